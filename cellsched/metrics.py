@@ -458,10 +458,11 @@ class SharedDirectory:
                 break
             self._file.close()
         self._pid = os.getpid()
-        atexit.register(self._remove)
+        atexit.register(self.remove)
         _remove_stale_directories()
 
-    def _remove(self) -> None:
+    def remove(self) -> None:
+        """Remove the directory, if this process made it."""
         # Forks run this, too.
         if os.getpid() == self._pid:
             shutil.rmtree(self.path, ignore_errors=True)

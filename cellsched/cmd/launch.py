@@ -4,6 +4,7 @@
 import atexit
 from collections.abc import Callable
 from collections.abc import Collection
+import contextlib
 import copy
 import dataclasses
 import functools
@@ -116,7 +117,7 @@ def run(
             port.stop_waiting()
             _run_workers(configuration, lambda worker: _Process(
                 program, configuration, functools.partial(factory, conf),
-                systemd, port, worker), count, systemd)
+                systemd, port, worker), count, systemd, port)
         # A single worker needs no parent process.
         return _Process(
             program, configuration, functools.partial(factory, conf), systemd,
@@ -128,7 +129,7 @@ def run(
 
 def _run_workers(
     configuration: ServiceConfiguration, make: Callable[[int], '_Process'],
-    count: int, systemd: Systemd,
+    count: int, systemd: Systemd, port: '_MonitoringPort',
 ) -> NoReturn:
     """Run worker processes, and restart those that end unexpectedly."""
     # Without a timeout: each worker has its own, and then names what is left.
@@ -149,8 +150,13 @@ def _run_workers(
         on_terminate=begin_to_stop, on_reload=configuration.read_again)
     manager.add(_Worker, count, args=(make,))
     systemd.relay(count)
-    manager.run()
-    raise SystemExit(0)
+    with contextlib.suppress(SystemExit):
+        manager.run()
+    # The workers have ended, possibly after graceful_shutdown_timeout. The end
+    # of the interpreter would take half a second of CPU time more.
+    port.close()
+    sys.stdout.flush()
+    os._exit(0)
 
 
 def _ready_service(
@@ -254,6 +260,11 @@ class _MonitoringPort:
         if self._waiting is not None:
             self._waiting[1].stop()
             self._waiting = None
+
+    def close(self) -> None:
+        """Remove the directory for the metrics of the workers."""
+        if self.directory is not None:
+            self.directory.remove()
 
     def serve(self) -> tuple[Monitor, MonitoringServer] | None:
         """Answer requests in this process."""

@@ -24,7 +24,7 @@ from tests.unit.db import samples
 #: A service that sends itself a message, which is not done with before it is
 #: told to stop; and one that is told to stop while it starts.
 CODE = """
-import functools, os, signal, sys, threading
+import atexit, functools, os, signal, sys, threading
 from amqp import exceptions
 from cellsched.wiring.components import Components
 from cellsched.wiring import service
@@ -85,6 +85,7 @@ def make(kind, conf, metrics=None):
         parts.transports.get(), 'topic', 'host', [Endpoint()])])
 
 
+atexit.register(print, 'the interpreter ends')
 stopping = threading.Event()
 kind = globals()[sys.argv.pop()]
 count = int(sys.argv.pop())
@@ -110,6 +111,8 @@ class TestLaunch(services.ServiceTestCase):
             self.assertEqual(0, service.stop(), service.output)
 
             self.assertEqual(workers, service.output.count('done'))
+            # That would take half a second.
+            self.assertNotIn('the interpreter ends', service.output)
             self.assertEqual(workers, service.output.count(
                 'stops within 60 seconds; it waits for: message work for '
                 'instance uuid1\n'))
