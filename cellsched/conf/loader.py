@@ -178,6 +178,32 @@ def files(args: Sequence[str]) -> list[str]:
     return [*_paths(args, default_files(), cfg.find_config_dirs(_PROJECT))]
 
 
+def check_files(
+    args: Sequence[str], files: Sequence[str], dirs: Sequence[str]
+) -> None:
+    """Make sure that the configuration files of another program can be read.
+
+    :param args: command line arguments, which may name files and directories
+    :param files: the files if the arguments name none; likewise ``dirs``
+    :raises cellsched.exception.ConfigurationInvalid: names the file and the
+        line, and does not quote the line
+    """
+    for path in _paths(args, files, dirs):
+        for _ in _names_in(path):
+            pass
+
+
+def problem_of(error: Exception) -> str:
+    """Return why the value of an option cannot be read, in plain words."""
+    if isinstance(error, (cfg.NoSuchOptError, cfg.TemplateSubstitutionError)):
+        # The text of the error may quote a part of a password.
+        return ('no option has the name after $; expected $$ for the '
+                'character $')
+    # The error of a value has that of its conversion as the context.
+    return (_plain(str(error.__context__ or error))
+            if isinstance(error, ValueError) else str(error))
+
+
 def check_values(
     conf: cfg.ConfigOpts, options: Iterable[tuple[str, str]]
 ) -> None:
@@ -570,12 +596,8 @@ def _problem(
             return None
         # oslo.config would use it in place of the default.
         problem = 'it has no value; expected a value, or no line for it'
-    except (cfg.NoSuchOptError, cfg.TemplateSubstitutionError):
-        # The text of the error may quote a part of a password.
-        problem = ('no option has the name after $; expected $$ for the '
-                   'character $')
     except (cfg.Error, ValueError) as exc:
-        problem = _plain(str(exc.__context__ or exc))
+        problem = problem_of(exc)
     return exception.ConfigurationInvalid(
         field=_where(settings, group, name), problem=problem)
 

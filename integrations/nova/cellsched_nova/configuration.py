@@ -19,6 +19,7 @@ from nova.conf import scheduler as nova_scheduler
 from nova import config
 from nova.scheduler import filters as nova_filters
 from nova.scheduler import weights as nova_weights
+from openstack import exceptions as sdk_exceptions
 from oslo_config import cfg
 from oslo_db import exception as db_exc
 from oslo_log import log
@@ -26,6 +27,7 @@ import oslo_messaging
 import sqlalchemy as sa
 
 from cellsched.conf import enabled
+from cellsched.conf import loader
 from cellsched.conf import opts
 from cellsched import exception
 from cellsched import plugins
@@ -36,7 +38,8 @@ from cellsched_nova import records
 
 LOG = log.getLogger(__name__)
 
-#: The program of Nova that reads the same files.
+#: The program of Nova that reads the same files, and its project.
+_PROJECT = 'nova'
 _PROGRAM = 'nova-scheduler'
 
 #: Options that list plug-ins, which Nova's own loaders read.
@@ -141,7 +144,7 @@ def make_mutable(nova: cfg.ConfigOpts) -> None:
                 values[group, name] = conf[group][name]
             except (cfg.Error, ValueError) as exc:
                 LOG.error('[%s] %s: %s; the previous value %s stays', group,
-                          name, exc, values[group, name])
+                          name, loader.problem_of(exc), values[group, name])
                 conf.set_override(name, values[group, name], group)
 
     nova.register_mutate_hook(keep_valid)
@@ -170,19 +173,39 @@ def read(argv: Sequence[str]) -> None:
     :raises cellsched.exception.ConfigurationInvalid: an option is invalid, or
         a file cannot be read
     """
+    # The errors of oslo.config quote lines, which may be secret.
+    loader.check_files(
+        argv[1:], cfg.find_config_files(_PROJECT, _PROGRAM),
+        cfg.find_config_dirs(_PROJECT, _PROGRAM))
     try:
         # Without --config-file, this reads the default files too.
         config.parse_args(list(argv), prog=_PROGRAM)
     except (cfg.Error, OSError) as exc:
         raise exception.ConfigurationInvalid(
-            field='options', problem=str(exc)) from None
-    except UnicodeDecodeError:
-        raise exception.ConfigurationInvalid(
-            field='options', problem='a configuration file is not text in '
-            'UTF-8', expected='text files') from None
+            field=_unreadable(CONF), problem=loader.problem_of(exc)) from None
     except (oslo_messaging.MessagingException, ValueError) as exc:
         raise exception.ConfigurationInvalid(
             field='[DEFAULT] transport_url', problem=str(exc)) from None
+
+
+def _unreadable(nova: cfg.ConfigOpts) -> str:
+    """Return the URL that cannot be read, of those that Nova reads first."""
+    for group, name in (('api_database', 'connection'),
+                        ('database', 'connection'),
+                        ('DEFAULT', 'transport_url')):
+        try:
+            _section(nova, group)[name]
+        except cfg.Error:
+            return f'[{group}] {name}'
+    return 'options'
+
+
+def missing(nova: cfg.ConfigOpts, *needed: str) -> list[str]:
+    """Return the groups that are not set, a line for each."""
+    return [f'[{group}] {names[0]}: {meaning} is missing'
+            for group, (names, meaning) in _NEEDED.items()
+            if group in needed
+            and not any(nova[group][name] for name in names)]
 
 
 def problems(nova: cfg.ConfigOpts, *needed: str) -> list[str]:
@@ -194,10 +217,7 @@ def problems(nova: cfg.ConfigOpts, *needed: str) -> list[str]:
     if found:
         # The later checks read these values.
         return found
-    for group in needed:
-        names, meaning = _NEEDED[group]
-        if not any(nova[group][name] for name in names):
-            found.append(f'[{group}] {names[0]}: {meaning} is missing')
+    found += missing(nova, *needed)
     for (group, name, value), why in _REFUSED.items():
         section = _section(nova, group)
         if name in section and section[name] == value:
@@ -233,7 +253,7 @@ def _wrong_values(nova: cfg.ConfigOpts) -> list[str]:
             try:
                 section[name]
             except (cfg.Error, ValueError) as exc:
-                found.append(f'[{group}] {name}: {exc}')
+                found.append(f'[{group}] {name}: {loader.problem_of(exc)}')
     return found
 
 
@@ -281,7 +301,7 @@ def translate_errors() -> Iterator[None]:
         yield
     except cfg.Error as exc:
         raise exception.ConfigurationInvalid(
-            field='options', problem=str(exc)) from None
+            field='options', problem=loader.problem_of(exc)) from None
     except db_exc.CantStartEngineError:
         raise exception.ConfigurationInvalid(
             field='[api_database] connection',
@@ -292,5 +312,6 @@ def translate_errors() -> Iterator[None]:
         raise exception.DatabaseUnreachable(
             schema='Nova', url=urls.mask(CONF.api_database.connection or ''),
             reason=(str(inner).splitlines() or [''])[0]) from exc
-    except ks_exceptions.ClientException as exc:
+    except (ks_exceptions.ClientException,
+            sdk_exceptions.SDKException) as exc:
         raise placement.PlacementUnavailable(reason=str(exc)) from exc

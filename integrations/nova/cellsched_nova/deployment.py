@@ -103,11 +103,7 @@ class NovaDeployment(deployment.ReadDeployment):
 
     def __init__(self, arguments: Sequence[str]) -> None:
         configure(arguments)
-        problems = configuration.problems(CONF)
-        if problems:
-            raise exception.Invalid(
-                'invalid configuration of Nova: '
-                f'{"; ".join(problems)}')
+        _refuse_any(configuration.problems(CONF))
         #: The product's options, with the values of Nova's configuration.
         self.conf = configuration.ProductOptions(CONF).conf
         self._random = random.Random()
@@ -123,11 +119,13 @@ class NovaDeployment(deployment.ReadDeployment):
         return None
 
     def cells(self) -> Mapping[str, str]:
+        _need('api_database')
         with configuration.translate_errors():
             return {cell.uuid: cell.name or cell.uuid for cell
                     in nova_objects.CellMappingList.get_all(_admin())}
 
     def flavor(self, name: str) -> objects.Flavor:
+        _need('api_database')
         with configuration.translate_errors():
             for read in (nova_objects.Flavor.get_by_flavor_id,
                          nova_objects.Flavor.get_by_name):
@@ -138,6 +136,7 @@ class NovaDeployment(deployment.ReadDeployment):
         raise exception.FlavorNotFound(flavor=name)
 
     def server_group(self, uuid: str) -> objects.InstanceGroup:
+        _need('api_database')
         with configuration.translate_errors():
             try:
                 return _read(nova_objects.InstanceGroup.get_by_uuid(
@@ -235,6 +234,7 @@ class NovaDeployment(deployment.ReadDeployment):
 
         A scheduler continues with the last known hosts; a command has none.
         """
+        _need('api_database', 'database', 'placement')
         answer = self._client.get('/traits?name=in:COMPUTE_NODE',
                                   version=placement.CANDIDATES)
         if answer.status_code != 200:
@@ -265,6 +265,16 @@ def configure(arguments: Sequence[str]) -> None:
     # No message is sent, but URLs of cells may be templates of transport_url.
     configuration.read(['', *arguments])
     nova_objects.register_all()
+
+
+def _need(*groups: str) -> None:
+    _refuse_any(configuration.missing(CONF, *groups))
+
+
+def _refuse_any(problems: Sequence[str]) -> None:
+    if problems:
+        raise exception.Invalid(
+            f'invalid configuration of Nova: {"; ".join(problems)}')
 
 
 def _admin() -> Any:

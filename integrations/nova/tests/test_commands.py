@@ -176,14 +176,6 @@ class TestCommands(unittest.TestCase):
         self.assertEqual(1, code)
         self.assertIn('Missing is not in available_filters', wrong)
 
-    def test_missing_database_option_is_named(self):
-        self.nova_conf.write_text('')
-
-        code, _, wrong = self.run_command('plan', '--flavor', 'small')
-
-        self.assertEqual(1, code)
-        self.assertIn('Configuration: [api_database] connection', wrong)
-
     def test_invalid_transport_url_is_named(self):
         self.nova_conf.write_text(
             '[DEFAULT]\ntransport_url = rabbit://user:secret@host:port/\n')
@@ -201,7 +193,21 @@ class TestCommands(unittest.TestCase):
             self.assertEqual((1, 1), (code, len(wrong.splitlines())), wrong)
             self.assertIn('cannot be reached', wrong)
 
+    def test_missing_options_are_named(self):
+        self.nova_conf.write_text('')
+        for argv, options_ in (
+                (('plan', *SIZE), ('database', 'placement')),
+                (('host', 'export'), ('database', 'placement')),
+                (('plan', '--flavor', 'small'), ())):
+            code, _, wrong = self.run_command(*argv)
+
+            self.assertEqual((1, 1), (code, len(wrong.splitlines())), wrong)
+            for group in ('api_database', *options_):
+                self.assertIn(f'[{group}] ', wrong)
+
     def test_unreachable_placement_is_named(self):
+        with self.nova_conf.open('a') as stream:
+            stream.write('[placement]\nauth_type = none\n')
         for argv in (('plan', *SIZE), ('capacity', *SIZE),
                      ('host', 'export')):
             code, _, wrong = self.run_command(*argv)

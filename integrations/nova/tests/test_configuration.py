@@ -137,6 +137,24 @@ class TestRead(TestCase):
 
             self.assertIn('not text in UTF-8', self.refused(stream.name))
 
+    def test_missing_file_is_named(self):
+        self.assertIn('/none.conf: the file cannot be read',
+                      self.refused('/none.conf'))
+
+    def test_secret_in_an_invalid_file_is_not_quoted(self):
+        for text, problem in (
+                ('[database]\nsecret\n', 'line 2'),
+                ('[database]\nconnection = mysql://u:$secret@h/x\n',
+                 '[database] connection: no option has the name after $')):
+            with tempfile.NamedTemporaryFile('w', suffix='.conf') as stream:
+                stream.write(text)
+                stream.flush()
+
+                found = self.refused(stream.name)
+
+            self.assertIn(problem, found)
+            self.assertNotIn('secret', found)
+
     def test_directory_in_place_of_a_file_is_refused(self):
         with tempfile.TemporaryDirectory() as directory:
             self.assertIn(directory, self.refused(directory))
@@ -163,6 +181,8 @@ class TestProblems(TestCase):
             ['[DEFAULT] service_down_time', '[scheduler] max_attempts',
              '[cellsched] claim_timeout'],
             [line.partition(':')[0] for line in found])
+        self.assertEqual('[DEFAULT] service_down_time: \'long\' is not a '
+                         'number; expected a whole number', found[0])
 
     def test_missing_database_option_has_a_line(self):
         self.assertEqual(
