@@ -140,6 +140,19 @@ class AtOnceTests(test_sql.OnPostgreSQL, claim_cases.ClaimStoreCase):
         for claim in batch:
             self.assertHolds(self.store, claim)
 
+    def test_bounds_hold_for_each_claim_of_a_batch(self):
+        [provider, *_] = self.providers
+        self.store.set_inventory(provider, {'VCPU': claims.Inventory(
+            100, min_unit=4, max_unit=8, step_size=2)})
+
+        for amounts in (4, 5), (2, 4), (4, 10):
+            self.assertRaises(exception.ClaimRefused, self.store.claim, [
+                self.make_claim(provider, VCPU=amount) for amount in amounts])
+
+        self.store.claim([
+            self.make_claim(provider, VCPU=amount) for amount in (4, 6, 8)])
+        self.assertUsed(self.store, provider, 3, VCPU=18)
+
     def test_what_fails_does_nothing_and_is_no_news_to_the_log(self):
         log = self.useFixture(fixtures.FakeLogger())
         provider = self.providers[0]

@@ -273,7 +273,22 @@ class SilentClientTests:
 class TestSilentClients(
         SilentClientTests, test_sql.OnPostgreSQL,
         claim_cases.ClaimStoreCase, base.TestCase):
-    pass
+
+    def test_alternatives_do_not_wait_for_a_locked_host(self):
+        for table, column in (
+                ('providers', 'uuid'), ('inventories', 'provider')):
+            consumer = str(uuid.uuid4())
+            with self.make_database().writer() as connection:
+                connection.exec_driver_sql(
+                    f"SELECT * FROM {table} WHERE {column} = '{self.host}' "
+                    'FOR UPDATE')
+
+                outcome = self.other.claim_any([
+                    [claims.Claim(consumer, provider, {'VCPU': 1})]
+                    for provider in (self.host, self.further)])
+
+            # After a wait, the first host would be refused as busy.
+            self.assertEqual(claims.AnyOf(1, 1), outcome, table)
 
 
 @profile.by_default(
