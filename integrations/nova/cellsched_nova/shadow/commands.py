@@ -168,7 +168,8 @@ def main() -> NoReturn:
     # with its own errors.
     os.environ['OS_NOVA_DISABLE_EVENTLET_PATCHING'] = 'true'
     # Nova must patch the threads before any other module of it is imported.
-    monkey_patch.patch()
+    with ended_by_interrupts():
+        monkey_patch.patch()
     app.main(ShadowShell)
 
 
