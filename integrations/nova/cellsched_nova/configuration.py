@@ -213,7 +213,7 @@ def problems(nova: cfg.ConfigOpts, *needed: str) -> list[str]:
 
     :param needed: groups that must be set
     """
-    found = _wrong_values(nova)
+    found = wrong_values(nova)
     if found:
         # The later checks read these values.
         return found
@@ -243,7 +243,7 @@ def problems(nova: cfg.ConfigOpts, *needed: str) -> list[str]:
     return found
 
 
-def _wrong_values(nova: cfg.ConfigOpts) -> list[str]:
+def wrong_values(nova: cfg.ConfigOpts) -> list[str]:
     """Return the invalid values of options, a line for each."""
     found = []
     for group in (*_GROUPS, options.GROUP.name):

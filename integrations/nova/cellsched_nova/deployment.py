@@ -103,7 +103,7 @@ class NovaDeployment(deployment.ReadDeployment):
 
     def __init__(self, arguments: Sequence[str]) -> None:
         configure(arguments)
-        _refuse_any(configuration.problems(CONF))
+        refuse_any(configuration.problems(CONF))
         #: The product's options, with the values of Nova's configuration.
         self.conf = configuration.ProductOptions(CONF).conf
         self._random = random.Random()
@@ -268,10 +268,15 @@ def configure(arguments: Sequence[str]) -> None:
 
 
 def _need(*groups: str) -> None:
-    _refuse_any(configuration.missing(CONF, *groups))
+    refuse_any(configuration.missing(CONF, *groups))
 
 
-def _refuse_any(problems: Sequence[str]) -> None:
+def refuse_any(problems: Sequence[str]) -> None:
+    """Refuse a configuration with problems.
+
+    :param problems: a line for each
+    :raises cellsched.exception.Invalid: there are any
+    """
     if problems:
         raise exception.Invalid(
             f'invalid configuration of Nova: {"; ".join(problems)}')

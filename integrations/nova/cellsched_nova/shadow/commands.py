@@ -156,6 +156,7 @@ class ShadowShell(app.App):
 
         deployment.configure(self.config_options)
         conf = deployment.CONF
+        deployment.refuse_any(configuration.wrong_values(conf))
         with configuration.translate_errors():
             return comparison.ComparisonStore(
                 records.open_database(conf),
