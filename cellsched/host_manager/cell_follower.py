@@ -80,6 +80,8 @@ class CellFollower:
         #: The monotonic time of the next full read.
         self.full_at = 0.0
         self._forgotten = False
+        #: Whether a host reported whose node is not in the table.
+        self._is_behind = False
 
     def read(
         self, database: session.Database, everything: bool
@@ -90,7 +92,12 @@ class CellFollower:
             changes = self._changes(database, everything)
             now = self.clock.steady()
             self.ahead_s = database.timestamp() - now
+            self._is_behind = False
             new = self._apply(changes, now)
+            if self._is_behind:
+                # Another cell had a node of this one, and has removed it.
+                changes = self._changes(database, everything=True)
+                new += self._apply(changes, now)
             self._token = changes.token
             return new
 
@@ -106,7 +113,7 @@ class CellFollower:
     def regroup(self, hosts: Iterable[str]) -> None:
         """Set the aggregates of these hosts again; the lock is held."""
         own = [(host, uuid) for host in hosts
-               for uuid in self._nodes_of(host)]
+               for uuid in self._present(self._nodes_of(host))]
         self.table.put([uuid for _, uuid in own],
                        self._groups(host for host, _ in own))
 
@@ -114,8 +121,8 @@ class CellFollower:
         """Remove the cell and its hosts."""
         with self.lock:
             self._forgotten = True
-            self._drop(
-                uuid for host in self._nodes for uuid in self._nodes_of(host))
+            self.table.drop(self._present(
+                uuid for host in self._nodes for uuid in self._nodes_of(host)))
             self.table.cells.drop(self.cell.uuid)
 
     def _compare(self) -> bool:
@@ -131,22 +138,22 @@ class CellFollower:
         self._leave_out(unmapped)
         gone = {uuid for host in unmapped for uuid in self._nodes_of(host)}
         with self.lock:
-            self._drop(gone)
+            self.table.drop(self._present(gone))
             self._note(gone, ())
         back = self._unmapped & mapped
         self._unmapped -= back
         return bool(back)
 
-    def _drop(self, uuids: Iterable[str]) -> None:
-        """Remove nodes that are still in this cell; the lock is held.
+    def _present(self, uuids: Iterable[str]) -> list[str]:
+        """Return the nodes whose rows are of this cell; the lock is held.
 
         A node that has moved to another cell keeps its uuid, and that cell may
-        have been read before.
+        have been read before. It may even have removed the node again.
         """
         table = self.table
-        table.drop([
+        return [
             uuid for uuid in uuids if (row := table.row(uuid)) is not None
-            and table.written_value('cell', row) == self.cell.uuid])
+            and table.written_value('cell', row) == self.cell.uuid]
 
     def _leave_out(self, hosts: Set[str]) -> None:
         for host in sorted(hosts - self._unmapped):
@@ -249,7 +256,7 @@ class CellFollower:
                                  != table.written_value('child_uuids', row))
                 for child in children]
             values |= self._service_values(hosts) | self._groups(hosts)
-            self._drop(gone)
+            table.drop(self._present(gone))
             if rows:
                 table.put(uuids, values)
             # A node can come from another host, or from another name.
@@ -259,8 +266,11 @@ class CellFollower:
             # The nodes that were just written have their services.
             new_uuids = set(uuids)
             beats = [(row, uuid) for row in served
-                     for uuid in self._nodes_of(row.host)
+                     for uuid in self._present(self._nodes_of(row.host))
                      if uuid not in new_uuids]
+            self._is_behind = any(
+                table.row(uuid) is None for row in served
+                for uuid in self._nodes_of(row.host))
             if beats:
                 table.put([uuid for _, uuid in beats],
                           node_columns.of_services(

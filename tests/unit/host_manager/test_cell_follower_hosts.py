@@ -294,15 +294,15 @@ class TestMovedNode(following.FollowerTestCase):
         self.read()
         with self.world.database.writer() as connection:
             connection.execute(sa.text('DELETE FROM host_mappings'))
-        there = self.follow('cell2')
-        there.mapped = {'a'}
-        database = self.world.targets.database(self.world.cells['cell2'])
-        with database.writer() as connection:
+        self.there = self.follow('cell2')
+        self.there.mapped = {'a'}
+        self.new = self.world.targets.database(self.world.cells['cell2'])
+        with self.new.writer() as connection:
             compute_nodes.save(
                 connection, self.uuid, 'a', 'a',
                 self.world.node_values(16, 8192, 100), self.world.clock.now())
         self.world.report('cell2', 'a')
-        there.read(database, True)
+        self.there.read(self.new, True)
         self.follower.mapped = set()
 
     def test_mapping_that_goes_removes_it_from_no_other_cell(self):
@@ -321,3 +321,26 @@ class TestMovedNode(following.FollowerTestCase):
         self.follower.forget()
 
         self.assertEqual(16, self.value(self.uuid, 'vcpus_total'))
+
+    def test_node_removed_by_the_former_cell_is_read_again(self):
+        self.follower.mapped = {'a'}
+        self.read(everything=True)
+        self.delete('a')
+        self.read()
+        self.assertIsNone(self.table.row(self.uuid))
+
+        self.world.report('cell2', 'a')
+        new = self.there.read(self.new, False)
+
+        self.assertEqual([self.uuid], new)
+        self.assertEqual(16, self.value(self.uuid, 'vcpus_total'))
+        self.assertEqual('a', self.value(self.uuid, 'host'))
+
+    def test_report_of_the_former_host_changes_no_other_cell(self):
+        self.follower.mapped = None
+        before = self.value(self.uuid, 'last_seen_up')
+        self.world.clock.advance(5)
+        self.world.report('cell1', 'a')
+        self.read()
+
+        self.assertEqual(before, self.value(self.uuid, 'last_seen_up'))
