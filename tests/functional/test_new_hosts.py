@@ -47,7 +47,9 @@ class TestNewHosts(base.TestCase):
         self.assertEqual('ACTIVE', self.built()[0].status)
 
     def test_discovery_maps_hosts_before_they_are_used(self):
-        self.deploy({'cell1': ['a1'], 'cell2': ['b1', 'b2']})
+        # Otherwise a scheduler maps them with its first reading.
+        self.deploy({'cell1': ['a1'], 'cell2': ['b1', 'b2']}, scheduler={
+            'discover_hosts_in_cells_interval': -1})
         lines = []
 
         new = self.world.api.parts.discovery.discover(status=lines.append)
