@@ -17,16 +17,12 @@ COMPUTE = 'nova-compute'
 class TestCase(moving.TestCase):
 
     def begin(self, cells, **options):
-        """Start a deployment in which agents look for guests each second.
-
-        A request reads what hosts have reported before it.
-        """
+        """Start a deployment in which agents look for guests each second."""
         defaults = {'resume_interval': 1, 'report_interval': 1,
                     **options.pop('DEFAULT', {})}
         self.start({cell: self.hosts(*hosts)
                     for cell, hosts in cells.items()},
-                   DEFAULT=defaults,
-                   **{'scheduler': base.READ_EACH_TIME, **options})
+                   DEFAULT=defaults, **options)
 
     def stop_agent(self, host, down=True):
         """Stop an agent; return the driver of the machine, with its guests.

@@ -18,7 +18,8 @@ class TestVanishedNode(machines.TestCase):
         # The test lets the agents report, one report at a time.
         self.begin({'cell1': ['a1', 'a2'], 'cell2': ['b1']},
                    DEFAULT={'report_interval': 3600,
-                            'service_down_time': 7200})
+                            'service_down_time': 7200},
+                   scheduler=base.READ_EACH_TIME)
         flavors = self.world.api.flavors
         flavors.create(base.ADMIN, 'metal', 1, 512, 0)
         flavors.set_extra_specs(base.ADMIN, 'metal', {
