@@ -97,7 +97,7 @@ class TestMetrics(base.TestCase):
                 found[f'{name}_count', 'claim']])
         self.assertAlmostEqual(99.003, found[f'{name}_sum', 'claim'])
 
-    def test_failed_metrics_function_keeps_values_of_others(self):
+    def test_failed_metrics_function_keeps_other_values(self):
         recorded = metrics.PrometheusMetrics('scheduler')
 
         def fail():
