@@ -71,23 +71,31 @@ class TestNewHosts(base.TestCase):
 
         self.assertEqual('ACTIVE', self.built()[0].status)
 
-    def test_scheduler_that_leads_maps_hosts_by_period(self):
+    def test_only_the_leading_scheduler_maps_hosts(self):
         self.deploy({'cell1': []}, scheduler={
-            'discover_hosts_in_cells_interval': 1})
-        conf = self.world.conf('api')
-        parts = services.Components(conf)
-        self.addCleanup(parts.close)
-        other = services.scheduler(conf, parts)
-        [discover] = [function for function, *_ in other.periodic
-                      if 'PeriodicDiscovery' in function.__qualname__]
-        self.until(lambda: self.leader(), 'a scheduler leads')
+            'discover_hosts_in_cells_interval': -1})
+        discover, discover_later = self.discovery(), self.discovery()
+        self.assertEqual([], discover())
+        self.assertTrue(self.leader().startswith('api:'))
 
         self.world.start_host('cell1', deployment.DeployedHost('late'))
 
-        self.assertEqual([], discover())
-        self.until(lambda: self.cell_of('late'), 'the host is mapped')
+        self.assertEqual([], discover_later())
+        self.assertIsNone(self.cell_of('late'))
+        self.assertEqual(['late'], discover())
         self.assertEqual('ACTIVE', self.built()[0].status)
-        self.assertTrue(self.leader().startswith('api:'))
+
+    def discovery(self):
+        """Return the periodic discovery of one more scheduler."""
+        conf = self.world.conf('api')
+        conf.set_override(
+            'discover_hosts_in_cells_interval', 600, 'scheduler')
+        parts = services.Components(conf)
+        self.addCleanup(parts.close)
+        [found] = [function for function, *_
+                   in services.scheduler(conf, parts).periodic
+                   if 'PeriodicDiscovery' in function.__qualname__]
+        return found
 
     def leader(self):
         with self.world.api.parts.database.reader() as connection:

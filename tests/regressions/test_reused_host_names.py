@@ -165,7 +165,7 @@ class TestReusedName(machines.TestCase):
         self.assertNotEqual(self.provider_of('a1'), self.provider_of('A1'))
         self.assertEqual(['a1'], self.zone())
         self.restart(machine, 'cell1', 'a1')
-        self.built()
+        self.world.api.parts.discovery.discover()
         with self.world.api.parts.database.reader() as connection:
             self.assertEqual({'a1', 'A1'}, set(host_mappings.get_many(
                 connection, ['a1', 'A1'])))
