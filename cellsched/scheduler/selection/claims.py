@@ -304,10 +304,7 @@ class ClaimRefusals:
         """
         node = node or refusal.provider
         if not isinstance(refusal, exception.GroupPolicyViolated):
-            self._lost[node] += 1
-            if is_first or self._lost[node] > 1:
-                self._named[node] = None
-            return
+            return self.add_full(node, is_first)
         self._denied[node] = None
         self._members |= dict.fromkeys(refusal.members)
         if refusal.policy == base.AFFINITY or not refusal.members:
@@ -317,6 +314,12 @@ class ClaimRefusals:
             self._near = list(refusal.hosts)
         else:
             self._full |= dict.fromkeys(refusal.hosts)
+
+    def add_full(self, node: str, is_first: bool = True) -> None:
+        """Add a node that has no capacity; see :meth:`add`."""
+        self._lost[node] += 1
+        if is_first or self._lost[node] > 1:
+            self._named[node] = None
 
     @property
     def lost(self) -> list[str]:

@@ -9,7 +9,9 @@ import dataclasses
 import functools
 import itertools
 from random import Random
+from typing import Any
 from typing import NamedTuple
+from typing import Protocol
 
 import numpy as np
 
@@ -163,11 +165,103 @@ def _near(ranking: Ranking, rows: list[int], least: int) -> list[int]:
             if place < least or weights[0] - weight <= _FAR]
 
 
+class Offers(Protocol):
+    """The claims that hosts offer to a request.
+
+    :ivar is_parted: whether providers other than hosts may have a part
+    """
+
+    is_parted: bool
+
+    def allocate(self, row: int) -> allocation.ProviderAllocations | None:
+        """Return the claim on a host.
+
+        None if the host itself serves everything; with ``is_parted``, if the
+        host has no claim to offer.
+        """
+
+    def kept(
+        self, held: Mapping[str, Mapping[str, int]]
+    ) -> allocation.ProviderAllocations | None:
+        """Return an existing claim; None if the host itself serves it.
+
+        :param held: the claimed amounts on each provider
+        """
+
+    def taken(
+        self, row: int, allocated: allocation.ProviderAllocations | None
+    ) -> None:
+        """Note that a host is selected for one more instance."""
+
+    def selection(
+        self, row: int, allocated: allocation.ProviderAllocations | None,
+        limits: Mapping[str, int],
+    ) -> Any:
+        """Return a host in the form of an answer.
+
+        :param limits: the limits of filters
+        """
+
+
+class HostOffers:
+    """The claims on the providers in the table.
+
+    :param resources: unnumbered amounts of the request
+    """
+
+    def __init__(
+        self, hosts: view.Hosts, request: objects.RequestSpec,
+        resources: Mapping[str, int],
+    ) -> None:
+        self._hosts = hosts
+        self._resources = resources
+        # Providers other than hosts are needed by few requests.
+        self._demand = capacity.provider_demand(hosts, request, resources)
+        self.is_parted = self._demand is not None
+        self._unlimited = objects.SchedulerLimits.of(**_UNLIMITED)
+
+    def allocate(self, row: int) -> allocation.ProviderAllocations | None:
+        if self._demand is None:
+            return None
+        return allocation.allocate(self._hosts, row, self._demand)
+
+    def kept(
+        self, held: Mapping[str, Mapping[str, int]]
+    ) -> allocation.ProviderAllocations | None:
+        if self._demand is None:
+            return None
+        return allocation.ProviderAllocations.kept(self._demand, held)
+
+    def taken(
+        self, row: int, allocated: allocation.ProviderAllocations | None
+    ) -> None:
+        """Do nothing: the view counts the host as taken."""
+
+    def selection(
+        self, row: int, allocated: allocation.ProviderAllocations | None,
+        limits: Mapping[str, int],
+    ) -> objects.Selection:
+        uuid, host, nodename, cell, zone = self._hosts.values_at(
+            row, 'uuid', 'host', 'nodename', 'cell', 'availability_zone')
+        return objects.Selection.of(
+            compute_node_uuid=uuid, service_host=host, nodename=nodename,
+            cell_uuid=cell,
+            # Creating limits takes longer than the rest.
+            limits=self._unlimited if not limits else objects.SchedulerLimits(
+                **{**_UNLIMITED, **limits}),
+            allocation_request=objects.Selection.allocation(
+                uuid, self._resources) if allocated is None else (
+                objects.Selection.allocations(
+                    allocated.allocations, allocated.mappings)),
+            allocation_request_version='1.36', availability_zone=zone)
+
+
 class Selector:
     """The instances of a request, and the hosts selected for them.
 
     :param refusals: hosts to skip, because they were refused before
     :param seed: the seed of random selections; by default a new one
+    :param offers: the claims that hosts offer; those in the table by default
     :ivar seed: the seed; None if nothing is selected at random
     """
 
@@ -175,15 +269,14 @@ class Selector:
         self, pipeline: Pipeline, policy: SelectionPolicy,
         hosts: view.Hosts, request: objects.RequestSpec,
         refusals: claims.ClaimRefusals | None = None,
-        seed: int | None = None,
+        seed: int | None = None, offers: Offers | None = None,
     ) -> None:
         self._pipeline = pipeline
         self.hosts = self._hosts = hosts
         self._request = request
         self._resources = request.resources()
-        # Providers other than hosts are needed by few requests.
-        self._demand = capacity.provider_demand(
-            hosts, request, self._resources)
+        self._offers = offers or HostOffers(hosts, request, self._resources)
+        self._is_parted = self._offers.is_parted
         self._allocations: dict[int, allocation.ProviderAllocations] = {}
         refusals = refusals or claims.ClaimRefusals()
         self._refused = refusals.refused(hosts)
@@ -212,13 +305,18 @@ class Selector:
             tuple[int, allocation.ProviderAllocations | None]] = ()
         #: The rows that can be alternates by cell, and the alternates by row.
         self._alternates_in: dict[int, Sequence[int]] = {}
-        self._alternates: dict[int, objects.Selection | None] = {}
-        self._unlimited = objects.SchedulerLimits.of(**_UNLIMITED)
+        self._alternates: dict[int, Any] = {}
 
     @property
     def is_parted(self) -> bool:
         """Return whether providers other than hosts may have a part."""
-        return self._demand is not None
+        return self._is_parted
+
+    def rank(self) -> tuple[Candidates, Ranking]:
+        """Return the hosts for the next instance, by weight."""
+        ranking = self._rank()
+        assert self._candidates is not None
+        return self._candidates, ranking
 
     def choose(
         self, uuid: str, held_on: str | None, last: bool,
@@ -235,10 +333,9 @@ class Selector:
             row = self._hosts.row(held_on)
             if row is None or not self._suits(row):
                 return False
-            if self._demand is not None:
-                self._allocations[len(self._rows)] = (
-                    allocation.ProviderAllocations.kept(
-                        self._demand, dict(held)))
+            kept = self._offers.kept(dict(held)) if self._is_parted else None
+            if kept is not None:
+                self._allocations[len(self._rows)] = kept
         else:
             ranking = self._rank()
             alone = last and not self._rows
@@ -250,7 +347,7 @@ class Selector:
             self.following = [
                 (other, allocated) for other, allocated in (
                     (other, self._allocate(other)) for other in rest)
-                if allocated is not None or self._demand is None]
+                if allocated is not None or not self._is_parted]
             self._take(ranking, row, self._allocate(row), uuid, alone)
             self._last_taken = row
         self._rows.append(row)
@@ -268,17 +365,27 @@ class Selector:
         if first and not alone:
             # The next ranking is derived from this one.
             ranking.detach()
-        assert allocated or self._demand is None, 'its host passed'
+        assert allocated or not self._is_parted, 'its host passed'
         if allocated is not None:
             self._allocations[len(self._rows)] = allocated
             self._picks[-1].first.providers = decision_record.providers(
                 self._hosts, row, allocated)
         self._hosts.take(row, self._resources if allocated is None
                          else allocated.resources, uuid)
+        self._offers.taken(row, allocated)
 
     def alternative(self, number: int) -> ChosenHost:
         """Return one of the next hosts of a request for one instance."""
-        row, allocated = self.following[number]
+        return self._chosen_host(*self.following[number])
+
+    def chosen(self) -> list[ChosenHost]:
+        """Return the selected host of each instance."""
+        return [self._chosen_host(row, self._allocations.get(number))
+                for number, row in enumerate(self._rows)]
+
+    def _chosen_host(
+        self, row: int, allocated: allocation.ProviderAllocations | None
+    ) -> ChosenHost:
         uuid, host = self._hosts.values_at(row, 'uuid', 'host')
         return ChosenHost(host, uuid, {
             uuid: self._resources} if allocated is None
@@ -293,14 +400,15 @@ class Selector:
         row, allocated = self.following[number]
         [instance] = [pick.instance for pick in self._picks]
         self._passed = [
-            *self._rows, *(other for other, _ in self.following[:number]),
+            *self._passed, *self._rows,
+            *(other for other, _ in self.following[:number]),
             *(row for name in full for row in self._hosts.named(name))]
         self._hosts.columns.give_back()
         self._rows, self._picks, self._allocations = [], [], {}
         self._take(self._ranking, row, allocated, instance, alone=True)
         self._rows.append(row)
 
-    def selections(self, alternates: int) -> list[list[objects.Selection]]:
+    def selections(self, alternates: int) -> list[list[Any]]:
         """Return the selected hosts, with alternates in the same cell."""
         self._alternates_in, self._alternates = {}, {}
         if self._candidates is None:
@@ -373,7 +481,7 @@ class Selector:
                 request, self._candidates, self._ranking, row)
         return self._ranking
 
-    def _other_hosts(self, row: int, count: int) -> list[objects.Selection]:
+    def _other_hosts(self, row: int, count: int) -> list[Any]:
         """Return the best other hosts in the row's cell."""
         if not count:
             return []
@@ -402,7 +510,7 @@ class Selector:
             self._alternates_in[cell] = best
         return self._alternates_in[cell]
 
-    def _alternate(self, row: int) -> objects.Selection | None:
+    def _alternate(self, row: int) -> Any | None:
         """Return a host as an alternate; None if it lacks shared resources.
 
         Earlier selections may have used them up.
@@ -410,37 +518,20 @@ class Selector:
         if row not in self._alternates:
             allocated = self._allocate(row)
             self._alternates[row] = (
-                None if allocated is None and self._demand is not None
+                None if allocated is None and self._is_parted
                 else self._selection(row, allocated))
         return self._alternates[row]
 
     def _allocate(self, row: int) -> allocation.ProviderAllocations | None:
         """Return the allocation on a host if other providers have a part."""
-        if self._demand is None:
-            return None
-        return allocation.allocate(self._hosts, row, self._demand)
+        return self._offers.allocate(row) if self._is_parted else None
 
     def _selection(
         self, row: int, allocated: allocation.ProviderAllocations | None
-    ) -> objects.Selection:
-        uuid, host, nodename, cell, zone = self._hosts.values_at(
-            row, 'uuid', 'host', 'nodename', 'cell', 'availability_zone')
-        return objects.Selection.of(
-            compute_node_uuid=uuid, service_host=host, nodename=nodename,
-            cell_uuid=cell, limits=self._limits(row),
-            allocation_request=objects.Selection.allocation(
-                uuid, self._resources) if allocated is None else (
-                objects.Selection.allocations(
-                    allocated.allocations, allocated.mappings)),
-            allocation_request_version='1.36', availability_zone=zone)
-
-    def _limits(self, row: int) -> objects.SchedulerLimits:
-        limits = {} if self._candidates is None else self._pipeline.limits(
-            self._request, self._candidates, row)
-        if not limits:
-            # Creating a Selection takes longer than the rest.
-            return self._unlimited
-        return objects.SchedulerLimits(**{**_UNLIMITED, **limits})
+    ) -> Any:
+        return self._offers.selection(
+            row, allocated, {} if self._candidates is None
+            else self._pipeline.limits(self._request, self._candidates, row))
 
 
 def _rows_of_cell(hosts: view.Hosts, cell: int) -> view.Column:
