@@ -7,7 +7,6 @@ A release that fails waits until Placement answers again.
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
-from collections.abc import Sequence
 import dataclasses
 import random
 import threading
@@ -222,9 +221,6 @@ def _amounts(claims: Iterable[base.Claim]) -> dict[str, _Amounts]:
     return found
 
 
-AllocationRequest = Mapping[str, Any]
-
-
 @dataclasses.dataclass(frozen=True)
 class ClaimComponents:
     """The components that the claims of all requests share.
@@ -267,18 +263,6 @@ def make(
     return ClaimComponents(store, allocations, deferred, deadline)
 
 
-class NotTogether(Exception):
-    """The claims of a request cannot be made with one write.
-
-    :ivar provider: a provider without capacity for all instances; None if an
-        instance has allocations
-    """
-
-    def __init__(self, provider: str | None) -> None:
-        super().__init__(provider)
-        self.provider = provider
-
-
 class ServerClaims:
     """Claims the hosts of one request, and releases them.
 
@@ -311,24 +295,44 @@ class ServerClaims:
         #: For each write, the amounts taken from each provider.
         self.writes: list[dict[str, dict[str, int]]] = []
 
-    def claim_all(
-        self, requests: Sequence[tuple[str, AllocationRequest]]
-    ) -> str | None:
-        """Claim for all of these instances, or for none of them.
+    def claim_hosts(self, hosts: Mapping[str, _Amounts]) -> str | None:
+        """Claim for all instances, with one write if that is possible.
 
-        :param requests: the uuid of each instance, and its request
-        :returns: a provider without capacity for all; None if all are claimed
-        :raises cellsched.exception.ClaimConflict: an instance has allocations
+        After a refusal, some of them may be claimed; see :meth:`release`.
+
+        :param hosts: for each instance, amounts by provider and resource class
+        :returns: a provider without capacity; None if all are claimed
         :raises cellsched.exception.DatabaseUnreachable: Placement did not
             answer
         """
-        claims = [base.Claim(uuid, provider, dict(amounts['resources']),
+        if len(hosts) > 1:
+            try:
+                return self._claim_new(hosts)
+            except exception.ClaimConflict:
+                # An instance has other allocations: claim in turn.
+                pass
+        for uuid, amounts in hosts.items():
+            try:
+                refused = self._claim_new({uuid: amounts})
+            except exception.ClaimConflict:
+                refused = self._claim_additional(uuid, amounts)
+            if refused is not None:
+                return refused
+        return None
+
+    def _claim_new(self, hosts: Mapping[str, _Amounts]) -> str | None:
+        """Claim for all of these instances, or for none of them.
+
+        :returns: a provider without capacity for all; None if all are claimed
+        :raises cellsched.exception.ClaimConflict: an instance has allocations
+        """
+        claims = [base.Claim(uuid, provider, dict(resources),
                              project_id=self._project_id,
                              user_id=self._user_id)
-                  for uuid, request in requests
-                  for provider, amounts in request['allocations'].items()]
+                  for uuid, amounts in hosts.items()
+                  for provider, resources in amounts.items()]
         try:
-            self._deferred.release_due([uuid for uuid, _ in requests])
+            self._deferred.release_due(hosts)
         except exception.DatabaseUnreachable:
             self._is_answering = False
             raise
@@ -340,11 +344,11 @@ class ServerClaims:
             # An existing claim may be about to be released: renew its
             # generation, so that the release fails.
             while taken < len(claims) and not self._allocations.renew(
-                    {uuid for uuid, _ in requests}):
+                    {*hosts}):
                 taken = self._store.claim(claims)
         except exception.ClaimRefused as exc:
             self.refusals.append(exc)
-            return exc.provider
+            return str(exc.provider)
         except exception.DatabaseUnreachable:
             # The outcome is unknown: the claim may exist.
             self._new += claims
@@ -355,45 +359,14 @@ class ServerClaims:
             self.writes.append(_total(claims))
         return None
 
-    def unexplained(self, nodes: Iterable[str]) -> set[str]:
-        """Return those compute nodes that refused without an error."""
-        return {*nodes}.difference(each.provider for each in self.refusals)
+    def _claim_additional(self, uuid: str, amounts: _Amounts) -> str | None:
+        """Claim for an instance that keeps its other allocations.
 
-    def claim_together(
-        self, requests: Sequence[tuple[str, AllocationRequest]]
-    ) -> None:
-        """Claim for all instances of a request with one write.
-
-        :raises NotTogether: nothing is claimed
-        :raises cellsched.exception.DatabaseUnreachable: Placement did not
-            answer
+        :returns: one of the providers if capacity is missing; else None
         """
-        try:
-            refused = self.claim_all(requests)
-        except exception.ClaimConflict:
-            raise NotTogether(None) from None
-        if refused is not None:
-            raise NotTogether(refused)
-
-    def claim(self, uuid: str, allocation_request: AllocationRequest) -> bool:
-        """Claim an allocation request; return False if capacity is missing.
-
-        :param uuid: uuid of the instance
-        :raises cellsched.exception.DatabaseUnreachable: Placement did not
-            answer
-        """
-        try:
-            return self.claim_all([(uuid, allocation_request)]) is None
-        except exception.ClaimConflict:
-            return self._claim_additional(uuid, allocation_request)
-
-    def _claim_additional(self, uuid: str, request: AllocationRequest) -> bool:
-        """Claim for an instance that keeps its other allocations."""
         try:
             addition = self._allocations.plan(
-                uuid, {provider: each['resources'] for provider, each
-                       in request['allocations'].items()},
-                self._project_id, self._user_id)
+                uuid, amounts, self._project_id, self._user_id)
             self._added.append(addition)
             taken = self._allocations.add(addition)
         except exception.DatabaseUnreachable:
@@ -401,10 +374,10 @@ class ServerClaims:
             raise
         if not taken:
             self._added.remove(addition)
-            return False
+            return next(iter(amounts))
         self.writes.append({provider: dict(resources) for provider, resources
                             in addition.resources.items()})
-        return True
+        return None
 
     def release(self) -> None:
         """Release the claims of this request; earlier claims remain."""

@@ -20,16 +20,12 @@ from typing import Any
 from typing import Protocol
 
 from nova import exception as nova_exception
-from nova import objects as nova_objects
-from nova.scheduler import request_filter
 from nova.scheduler import utils
 import numpy as np
 from oslo_log import log
-from oslo_serialization import jsonutils
 from oslo_utils import timeutils
 from oslo_utils import uuidutils
 
-from cellsched.claims import remote
 from cellsched import clock
 from cellsched import exception
 from cellsched.filters import base as filters_base
@@ -37,21 +33,23 @@ from cellsched.hosts import table
 from cellsched.hosts import view
 from cellsched import metrics
 from cellsched.metrics import Metrics
-from cellsched import objects
 from cellsched.scheduler.decision.pipeline import Candidates
 from cellsched.scheduler.decision.pipeline import Pipeline
 from cellsched.scheduler.decision.ranking import Ranking
 from cellsched.scheduler.drivers import filter_scheduler
 from cellsched.scheduler.explanation import decision_record
-from cellsched.scheduler.explanation import diagnosis
 from cellsched.scheduler import recording
 from cellsched.scheduler import requirements
+from cellsched.scheduler.selection.claims import ClaimRefusals
+from cellsched.scheduler.selection.lane import Lane
 from cellsched.scheduler.selection import placer
 from cellsched.scheduler.selection import selector
+from cellsched.scheduler.selection.selector import Selector
 from cellsched_nova import claims
 from cellsched_nova.claims import ClaimComponents
 from cellsched_nova import enabled_plugins
 from cellsched_nova import filters
+from cellsched_nova import offers
 from cellsched_nova import placement
 from cellsched_nova import requests
 from cellsched_nova import source
@@ -67,6 +65,7 @@ def _discard(*decision: Any) -> None:
 class Components:
     """The components that all decisions share until options change.
 
+    :param lane: decides on the requests of all threads
     :param host_manager: Nova's host manager
     :param client: Nova's report client
     :param claims: the components that claim in Placement
@@ -78,6 +77,7 @@ class Components:
     """
 
     hosts: source.NovaHosts
+    lane: Lane['RequestDecision']
     plugins: enabled_plugins.EnabledPlugins
     policy: selector.SelectionPolicy
     unsupported: requirements.UnsupportedRequirements
@@ -94,46 +94,30 @@ def make_components(
     conf: Any, generator: random.Random, hosts: source.NovaHosts,
     host_manager: Any, client: Any, claims: ClaimComponents,
     nova_conf: Any, record: placer.Record = _discard,
+    lane: Lane['RequestDecision'] | None = None,
 ) -> Components:
     """Return the components for the current options.
 
     :param conf: the product's configuration
     :param nova_conf: Nova's configuration
+    :param lane: the lane of the process; a new one by default
     """
     plugins = enabled_plugins.EnabledPlugins(
         conf, host_manager.enabled_filters, host_manager.weighers)
+    # In retries and evacuations, Nova selects as for other requests.
+    policy = dataclasses.replace(
+        filter_scheduler.selection_policy(conf, generator),
+        refused_subset_size=1, evacuation_subset_size=1)
     return Components(
-        hosts, plugins, filter_scheduler.selection_policy(conf, generator),
+        hosts, lane or make_lane(), plugins, policy,
         requirements.UnsupportedRequirements(plugins.reads), host_manager,
         client, claims, nova_conf, record)
 
 
-AllocationRequest = Mapping[str, Any]
-
-
-class Offers(Protocol):
-    """The possible claims on each host."""
-
-    def first(self, uuid: str) -> AllocationRequest | None:
-        """Return the first possible claim on a compute node, or None."""
-
-    def chosen(
-        self, uuid: str, instance: str, request: AllocationRequest
-    ) -> None:
-        """Count a claim of a compute node for an instance."""
-
-
-@dataclasses.dataclass(frozen=True)
-class ChosenHost:
-    """A selected host or an alternate.
-
-    :param row: row in the host table
-    :param allocation_request: the claim on this host; None for a rebuild
-    """
-
-    row: int
-    allocation_request: AllocationRequest | None
-    limits: Mapping[str, int]
+def make_lane() -> Lane['RequestDecision']:
+    """Return a lane; the threads of requests claim for themselves."""
+    return Lane(RequestDecision.advance, lambda requests: None,
+                RequestDecision.undo)
 
 
 class Watcher(Protocol):
@@ -149,288 +133,8 @@ class Watcher(Protocol):
         """Receive the ranking of hosts for the first instance."""
 
 
-@dataclasses.dataclass
-class Reservations:
-    """The hosts of a request that other requests count as taken.
-
-    :param hosts: the view of the request
-    :param known: the table of all requests; None to reserve nothing
-    :param if_free: whether a host must still have the capacity
-    :ivar made: the number of reservations, with those that are undone
-    """
-
-    hosts: view.Hosts
-    known: table.HostTable | None = None
-    if_free: bool = False
-    allocations: list[table.PendingAllocation] = dataclasses.field(
-        default_factory=list)
-    made: int = 0
-
-    def add(self, row: int, resources: Mapping[str, int]) -> bool:
-        """Reserve a host; return False if others took its capacity."""
-        if self.known is None:
-            return True
-        reserve = (self.known.reserve_if_free if self.if_free
-                   else self.known.reserve)
-        found = reserve(self.hosts, [(row, resources)])
-        self.allocations += found or ()
-        self.made += len(found or ())
-        return found is not None
-
-    def undo_last(self) -> None:
-        """Undo the last reservation: its claim was refused."""
-        if self.known is not None:
-            self.known.rollback([self.allocations.pop()])
-
-    def undo(self) -> None:
-        if self.known is not None:
-            self.known.rollback(self.allocations)
-
-
-@dataclasses.dataclass
-class Chooser:
-    """Selects and claims the best host for each instance in turn.
-
-    After a refused claim the next best host is tried.
-
-    :param claim: claims an allocation request for an instance, and returns
-        False if capacity is missing
-    :param reserve: reserves the resources of the host in a row, and returns
-        False if other requests took them since the view was made
-    :param watcher: observes the ranking for the first instance
-    :param changed: returns which of some rows changed since they were read
-    :ivar refused: compute nodes with refused claims
-    """
-
-    pipeline: Pipeline
-    policy: selector.SelectionPolicy
-    hosts: view.Hosts
-    request: objects.RequestSpec
-    offers: Offers
-    claim: Callable[[str, AllocationRequest], bool]
-    reserve: Callable[[int, Mapping[str, int]], bool] = (
-        lambda row, resources: True)
-    watcher: Watcher | None = None
-    changed: Callable[[Sequence[int]], set[int]] = lambda rows: set()
-
-    def __post_init__(self) -> None:
-        self._candidates: Candidates | None = None
-        self._ranking: Ranking | None = None
-        self._taken: int | None = None
-        self._chosen: list[ChosenHost] = []
-        self._picks: list[decision_record.Pick] = []
-        self.refused: list[str] = []
-
-    def choose(
-        self, instance: str, last: bool, alternates: int | None = None
-    ) -> bool:
-        """Select a host for one more instance; return False if none fits.
-
-        :param last: this is the last instance
-        :param alternates: the number of alternates to check together with the
-            host before the claim; None to check nothing
-        :raises cellsched_nova.source.HostsChanged: the host changed
-        """
-        ranking = self._rank()
-        if self.watcher is not None and self._candidates is not None and (
-                not self._chosen):
-            self.watcher.ranked(self._candidates, ranking)
-        if not (last or self._chosen):
-            # The next instance needs a ranking of its own.
-            ranking.detach()
-        for row in self._in_order(ranking):
-            uuid = self._uuid(row)
-            request = self.offers.first(uuid)
-            if request is None:
-                continue
-            own = _own_resources(uuid, request)
-            if not self.reserve(row, own):
-                continue
-            if alternates is not None:
-                self._check(row, [] if self._chosen else [
-                    each.row for each in self._alternates(
-                        ranking, self._cell_of(row), {row}, alternates)])
-            if not self.claim(instance, request):
-                self.refused.append(uuid)
-                continue
-            self._chosen.append(ChosenHost(row, request, self._limits(row)))
-            self._picks.append(self._pick(ranking, row, instance, request))
-            self.offers.chosen(uuid, instance, request)
-            self.hosts.take(row, own, instance)
-            self._taken = row
-            return True
-        return False
-
-    def with_alternates(self, count: int) -> list[list[ChosenHost]]:
-        """Return for each instance its host and the best alternates.
-
-        Alternates are in the same cell. If too few of its hosts were selected
-        for no instance, those that were selected for other instances follow:
-        each alternate is claimed before its use.
-
-        :param count: maximum number of alternates
-        """
-        if not count:
-            return [[chosen] for chosen in self._chosen]
-        ranking = (self._rank() if len(self._chosen) > 1
-                   or self._ranking is None else self._ranking)
-        cells = self.hosts['cell']
-        selected = {chosen.row for chosen in self._chosen}
-        alternates: dict[int, list[ChosenHost]] = {}
-        for chosen in self._chosen:
-            cell = int(cells[chosen.row])
-            if cell not in alternates:
-                rows = self._cell_of(chosen.row)
-                found = self._alternates(ranking, rows, selected, count)
-                if len(found) < count and len(selected) > 1:
-                    # One more, because a host is no alternate to itself.
-                    found += self._alternates(
-                        ranking, np.intersect1d(rows, [*selected]), set(),
-                        count - len(found) + 1)
-                changed = self.changed([each.row for each in found])
-                alternates[cell] = [each for each in found
-                                    if each.row not in changed]
-        return [[chosen, *[
-            each for each in alternates[int(cells[chosen.row])]
-            if each.row != chosen.row][:count]] for chosen in self._chosen]
-
-    def check_all(self) -> None:
-        """Check all selected hosts together.
-
-        :raises cellsched_nova.source.HostsChanged: a host changed
-        """
-        if self.changed([each.row for each in self._chosen]):
-            raise source.HostsChanged
-
-    def _check(self, row: int, alternates: Sequence[int]) -> None:
-        if row in self.changed([row, *alternates]):
-            raise source.HostsChanged
-
-    def _cell_of(self, row: int) -> view.Column:
-        """Return the rows of the hosts in the same cell."""
-        cells = self.hosts['cell']
-        return np.flatnonzero(cells == cells[row])
-
-    def diagnosis(
-        self, silent: Sequence[str], count: int
-    ) -> diagnosis.Diagnosis:
-        """Return why each host was rejected, after no host was found.
-
-        :param silent: names of the cells that did not answer
-        :param count: number of requested instances
-        """
-        found, rows = self._candidates, self._lost()
-        rejections = () if found is None else self.pipeline.rejections(
-            self.request, found, rows)
-        return diagnosis.Diagnosis(
-            len(self.hosts), rejections, len(rows), silent, count,
-            len(self._chosen))
-
-    def decision(self) -> decision_record.Decision:
-        """Return the record of the decision."""
-        return decision_record.of(self.hosts, self._candidates, self._picks)
-
-    def examples(self) -> dict[str, list[str]]:
-        """Return the names of a few rejected hosts for each stage."""
-        return diagnosis.examples(self.hosts, self._candidates, self._lost())
-
-    def _lost(self) -> list[int]:
-        """Return the rows of hosts with refused claims."""
-        return [row for row in map(self.hosts.row, self.refused)
-                if row is not None]
-
-    def _pick(
-        self, ranking: Ranking, row: int, instance: str,
-        request: AllocationRequest,
-    ) -> decision_record.Pick:
-        """Return the record of one selected host."""
-        pick = decision_record.pick(
-            self.hosts, ranking, row, instance, detailed=not self._picks)
-        pick.first.providers = _providers(
-            pick.first.node, self._uuid(row), request)
-        return pick
-
-    def _alternates(
-        self, ranking: Ranking, among: view.Column, selected: set[int],
-        count: int,
-    ) -> list[ChosenHost]:
-        found: list[ChosenHost] = []
-        # Selected hosts may rank first.
-        for row in ranking.top(count + len(selected), among):
-            if row in selected or len(found) >= count:
-                continue
-            request = self.offers.first(self._uuid(row))
-            if request is not None:
-                found.append(ChosenHost(row, request, self._limits(row)))
-        return found
-
-    def _rank(self) -> Ranking:
-        """Return the remaining hosts, by weight."""
-        request, pipeline = self.request, self.pipeline
-        if self._candidates is None or self._taken is not None and any(
-                stage.reopens for stage in self._candidates.stages):
-            self._candidates = self._ranking = self._taken = None
-            self._candidates = pipeline.candidates(self.hosts, request)
-        if self._ranking is None:
-            self._ranking = pipeline.weigh(request, self._candidates)
-        elif self._taken is not None:
-            row, self._taken = self._taken, None
-            self._candidates = pipeline.recheck(request, self._candidates, row)
-            self._ranking = pipeline.reweigh(
-                request, self._candidates, self._ranking, row)
-        return self._ranking
-
-    def _in_order(self, ranking: Ranking) -> Iterator[int]:
-        """Yield the selected host, then the other hosts, best first."""
-        selected = self.policy.pick(ranking)
-        yield from selected
-        for row in ranking if selected else ():
-            if row not in selected:
-                yield row
-
-    def _limits(self, row: int) -> Mapping[str, int]:
-        return {} if self._candidates is None else self.pipeline.limits(
-            self.request, self._candidates, row)
-
-    def _uuid(self, row: int) -> str:
-        uuid: str = self.hosts['uuid'][row]
-        return uuid
-
-
-def _own_resources(uuid: str, request: AllocationRequest) -> dict[str, int]:
-    """Return the resources that a claim takes from the host itself."""
-    own = request['allocations'].get(uuid)
-    return dict(own['resources']) if own else {}
-
-
-def _providers(
-    node: str, uuid: str, request: AllocationRequest
-) -> list[dict[str, Any]]:
-    """Return the resources of each provider if there are several.
-
-    A provider may serve several groups; the amounts are not split by group.
-    """
-    allocations = request['allocations']
-    if not allocations.keys() - {uuid}:
-        return []
-    groups: dict[str, list[str]] = {}
-    for suffix, providers in request.get('mappings', {}).items():
-        for provider in providers:
-            groups.setdefault(provider, []).append(suffix)
-    return [
-        {'group': ', '.join(sorted(groups.get(provider, ()))),
-         'provider': provider, 'name': node if provider == uuid else None,
-         'resources': dict(amounts['resources'])}
-        for provider, amounts in sorted(
-            allocations.items(), key=lambda pair: (pair[0] != uuid, pair[0]))]
-
-
-#: Attempts to claim for all instances of a request together, before the
-#: instances are claimed in turn.
-_TOGETHER_MAX = 3
-
-#: Attempts to select hosts that do not change meanwhile.
-_CHANGED_MAX = 10
+#: Attempts to select hosts that do not change meanwhile, and have capacity.
+_ATTEMPTS_MAX = 10
 
 #: Attempts to find freed hosts; other requests may use them first.
 _FREED_MAX = 3
@@ -438,8 +142,45 @@ _FREED_MAX = 3
 #: The names of the two ways to decide, in records and log lines.
 COLUMNS, CANDIDATES = 'columns', 'allocation candidates'
 
+#: Why a request fails if every host refuses its claims.
+_REFUSED = 'Other requests claimed the selected hosts first.'
+
 #: Nova's text for a request without a valid host.
 NOVA_TEXT = 'There are not enough hosts available.'
+
+
+@dataclasses.dataclass(eq=False)
+class _Attempt:
+    """One selection of hosts for a request, and its claims.
+
+    :param make_offers: returns the possible claims on the hosts of a view
+    :param asked: the instances that filters and weighers compare with
+    :param located: their compute nodes
+    :ivar selector: the selection, while a reservation is not ended
+    :ivar places: the host and alternates of each instance; empty if an
+        instance has no host
+    :ivar reason: why it has none
+    :ivar has_candidates: whether Nova would have found candidates then
+    :ivar changed: compute nodes that changed since they were read
+    :ivar unchanged: compute nodes that did not
+    :ivar unexplained: compute nodes that refused a claim without an error
+    :ivar error: the error of the selection
+    """
+
+    pipeline: Pipeline
+    make_offers: Callable[[view.Hosts], selector.Offers]
+    asked: Iterable[str]
+    located: dict[str, str]
+    selector: Selector | None = None
+    places: list[list[Any]] = dataclasses.field(default_factory=list)
+    allocations: list[table.PendingAllocation] = dataclasses.field(
+        default_factory=list)
+    reason: str = ''
+    has_candidates: bool = True
+    changed: set[str] = dataclasses.field(default_factory=set)
+    unchanged: set[str] = dataclasses.field(default_factory=set)
+    unexplained: set[str] = dataclasses.field(default_factory=set)
+    error: BaseException | None = None
 
 
 class RequestDecision:
@@ -478,14 +219,16 @@ class RequestDecision:
         self._settled: int | None = None
         # See HostTable.view.
         self._counts_doubtful = True
-        # Whether Placement has no capacity for an instance.
-        self._is_full = False
+        # The refusals since the hosts were read.
+        self._refusals = ClaimRefusals()
+        # The present attempt; None before the first one.
+        self._attempt: _Attempt | None = None
         # The last decision, and the way that led to it.
         self._decision: decision_record.Decision | None = None
         self._way: decision_record.Way | None = None
         # The input of the last selection, and the hosts that it passed over.
         self._basis: recording.Basis | None = None
-        self._passed: Sequence[str] = ()
+        self._passed: list[str] = []
 
     def select(self) -> list[list[Any]]:
         """Return for each instance its claimed host and the alternates.
@@ -517,7 +260,7 @@ class RequestDecision:
                 self._request = requests.read(self._spec, self._instances)
                 found = self._select()
         except (exception.DatabaseUnreachable, exception.Invalid,
-                exception.PluginFailed,
+                exception.PluginFailed, exception.ServiceBusy,
                 placement.PlacementUnavailable) as exc:
             # After any other error, callers leave a moving server in an
             # inconsistent state.
@@ -544,7 +287,12 @@ class RequestDecision:
                 or conf.enable_isolated_aggregate_filtering)):
             parts.hosts.follow_aggregates(self._context)
         if utils.request_is_rebuild(self._spec):
-            return self._on_fresh_hosts(self._rebuild)
+            try:
+                return self._rebuild()
+            except nova_exception.NoValidHost:
+                if not self._read_again():
+                    raise
+                return self._rebuild()
         if not self._beyond_columns():
             LOG.info('Deciding on columns')
             try:
@@ -610,27 +358,22 @@ class RequestDecision:
 
     def _note_basis(
         self, hosts: view.Hosts, asked: Iterable[str],
-        nodes: Mapping[str, str],
-    ) -> selector.SelectionPolicy:
+        nodes: Mapping[str, str], seed: int | None,
+    ) -> None:
         """Keep the input of a selection, for the recording.
 
-        :returns: the policy, whose random selections can be repeated then
+        :param seed: the seed of random selections
         """
-        parts = self._parts
-        policy, seed = parts.policy, None
-        if parts.recorder is None:
-            return policy
-        if policy.subset_size > 1 or policy.shuffle:
-            seed = policy.random.getrandbits(63)
-            policy = policy.seeded(seed)
-        manager = parts.host_manager
-        self._passed = ()
+        self._passed = []
+        if self._parts.recorder is None:
+            return
+        manager = self._parts.host_manager
         self._basis = recording.Basis.of(
             hosts, self._request, asked=asked, nodes=nodes, seed=seed,
-            start=parts.policy.start, closed=sorted({
-                *parts.hosts.silent_cells, *manager.cells.keys() - {
+            refusals=self._refusals.state,
+            start=self._parts.policy.start, closed=sorted({
+                *self._parts.hosts.silent_cells, *manager.cells.keys() - {
                     cell.uuid for cell in manager.enabled_cells}}))
-        return policy
 
     def _undecided(self, reason: str) -> decision_record.Decision:
         """Return the record of a decision without any filter results."""
@@ -640,39 +383,18 @@ class RequestDecision:
     def _on_columns(self) -> list[list[Any]]:
         resources = self._request.resources()
 
-        def choose(together: bool = False) -> list[list[Any]]:
+        def prepare() -> _Attempt:
             states = self._states({})
-            pipeline = self._parts.plugins.on_columns(
-                self._spec, states, self._cells())
-            return self._choose(pipeline, WholeHosts(
-                resources, self._spec, states), states, together)
-
-        if not self._claiming or len(self._instances) < 2:
-            return self._on_freed_hosts(choose, resources)
-        return self._on_freed_hosts(
-            functools.partial(self._together_or_in_turn, choose), resources)
-
-    def _together_or_in_turn(
-        self, choose: Callable[[bool], list[list[Any]]]
-    ) -> list[list[Any]]:
-        """Select hosts, and claim them with one request if possible.
-
-        :param choose: selects hosts; its argument is whether to claim for all
-            instances together
-        """
-        hosts = self._parts.hosts
-        for _ in range(_TOGETHER_MAX):
-            try:
-                return choose(True)
-            except claims.NotTogether as exc:
-                if exc.provider is None:
-                    break
-                hosts.reload([exc.provider])
-        return choose(False)
+            return self._prepare(
+                self._parts.plugins.on_columns(
+                    self._spec, states, self._cells()),
+                functools.partial(
+                    offers.WholeHosts, resources, self._spec, states))
+        return self._place(prepare, resources)
 
     def _on_candidates(self) -> list[list[Any]]:
         parts = self._parts
-        by_provider, providers = find_candidates(
+        by_provider = offers.find_candidates(
             self._context, parts.client, parts.host_manager, self._spec,
             not parts.conf.workarounds.disable_fallback_pcpu_query,
             self._deadline.remaining_s)
@@ -682,100 +404,94 @@ class RequestDecision:
                 'Placement has no allocation candidates.')
             raise nova_exception.NoValidHost(reason='')
 
-        def choose() -> list[list[Any]]:
+        def prepare() -> _Attempt:
             states = self._states(by_provider)
-            pipeline = parts.plugins.on_candidates(
-                self._spec, states, [filters.CandidateHosts(providers),
-                                     *self._cells()])
-            return self._choose(pipeline, AllocationCandidates(
-                by_provider, self._spec, states), states)
-        return self._on_settled_hosts(choose)
+            return self._prepare(
+                parts.plugins.on_candidates(self._spec, states, [
+                    filters.CandidateHosts(by_provider), *self._cells()]),
+                functools.partial(offers.AllocationCandidates, by_provider,
+                                  self._spec, states))
+        return self._place(prepare)
 
-    def _on_fresh_hosts(
-        self, choose: Callable[[], list[list[Any]]],
-        may_fit: Callable[[], bool] = lambda: True,
+    def _place(
+        self, prepare: Callable[[], '_Attempt'],
+        resources: Mapping[str, int] | None = None,
     ) -> list[list[Any]]:
-        """Select hosts; before a refusal, read the hosts again.
+        """Select and claim hosts; return each with its alternates.
 
-        :param may_fit: returns False if the read is useless
+        :param prepare: returns the input of an attempt
+        :param resources: the resources of each instance on columns; None
+            on allocation candidates
+        """
+        for _ in self._searches(resources):
+            self._refusals = ClaimRefusals()
+            for _ in range(_ATTEMPTS_MAX):
+                attempt = self._attempt = prepare()
+                try:
+                    if self._find_places(attempt):
+                        LOG.info('Placed %d instances on hosts %s',
+                                 len(attempt.places), sorted({
+                                     first.service_host for first, *_
+                                     in attempt.places}))
+                        return attempt.places
+                except source.HostsChanged:
+                    LOG.info('A selected host changed; deciding again')
+                    self._parts.hosts.refresh(
+                        self._context, time.monotonic(),
+                        self._deadline.remaining_s())
+                if attempt.reason:
+                    break
+            else:
+                if not self._refusals:
+                    raise placement.PlacementUnavailable(
+                        reason='the selected hosts change all the time')
+                attempt.reason = _REFUSED
+        # Instance events show the line that raises.
+        raise nova_exception.NoValidHost(reason=self._refuse(
+            attempt.reason, NOVA_TEXT if attempt.has_candidates else ''))
+
+    def _searches(
+        self, resources: Mapping[str, int] | None
+    ) -> Iterator[None]:
+        """Yield before each search for hosts.
+
+        Before the next one, more hosts may fit: the hosts are read again,
+        pending claims end, and freed capacity is found. On columns, it ends if
+        Placement has no capacity.
+
+        :param resources: see :meth:`_place`
         """
         hosts = self._parts.hosts
-        choose = functools.partial(self._on_unchanged_hosts, choose)
-        try:
-            return choose()
-        except nova_exception.NoValidHost:
-            if not may_fit():
-                raise
-            hosts.read_whole(
-                self._context, self._asked_at, self._deadline.remaining_s())
-            if hosts.readings == self._readings:
-                raise
-        return choose()
-
-    def _on_unchanged_hosts(
-        self, choose: Callable[[], list[list[Any]]]
-    ) -> list[list[Any]]:
-        """Select hosts; read the hosts and repeat if one has changed."""
-        hosts = self._parts.hosts
-        for _ in range(_CHANGED_MAX):
-            try:
-                return choose()
-            except source.HostsChanged:
-                LOG.info('A selected host changed; deciding again')
-                hosts.refresh(self._context, time.monotonic(),
-                              self._deadline.remaining_s())
-        raise placement.PlacementUnavailable(
-            reason='the selected hosts change all the time')
-
-    def _on_freed_hosts(
-        self, choose: Callable[[], list[list[Any]]],
-        resources: Mapping[str, int],
-    ) -> list[list[Any]]:
-        """Select hosts; refuse only if Placement has no capacity.
-
-        :param resources: the resources of each instance
-        """
-        hosts = self._parts.hosts
-
-        def may_fit() -> bool:
-            self._await_pending()
-            self._is_full = not hosts.may_fit(self._context, resources)
-            return not self._is_full
-
         for _ in range(_FREED_MAX):
-            try:
-                return self._on_settled_hosts(choose, may_fit)
-            except nova_exception.NoValidHost:
-                if self._is_full or not hosts.find_freed(
-                        self._context, resources, self._readings,
-                        self._deadline.remaining_s()):
-                    raise
-        return self._on_unchanged_hosts(choose)
+            yield
+            # 1. Read the hosts again.
+            if resources is not None:
+                self._await_pending()
+                if not hosts.may_fit(self._context, resources):
+                    return
+            if self._read_again():
+                yield
+            # 2. A claim that ended after the selection may have been counted
+            #    in it. Placement arbitrates between this claim and those that
+            #    are pending.
+            if self._settled is None or self._settled != hosts.table.settled():
+                self._await_pending()
+                self._counts_doubtful = not self._claiming
+                yield
+                self._counts_doubtful = True
+            # 3. Find freed capacity.
+            if resources is None or not hosts.find_freed(
+                    self._context, resources, self._readings,
+                    self._deadline.remaining_s()):
+                return
+        yield
 
-    def _on_settled_hosts(
-        self, choose: Callable[[], list[list[Any]]],
-        may_fit: Callable[[], bool] = lambda: True,
-    ) -> list[list[Any]]:
-        """Select hosts; before a refusal, wait for pending claims.
-
-        A claim that ended after the selection may have been counted in it.
-
-        :param may_fit: see :meth:`_on_fresh_hosts`
-        """
-        known = self._parts.hosts.table
-        try:
-            return self._on_fresh_hosts(choose, may_fit)
-        except nova_exception.NoValidHost:
-            if self._is_full or self._settled is not None and (
-                    self._settled == known.settled()):
-                raise
-        self._await_pending()
-        # Placement arbitrates between this claim and those that are pending.
-        self._counts_doubtful = not self._claiming
-        try:
-            return self._on_unchanged_hosts(choose)
-        finally:
-            self._counts_doubtful = True
+    def _read_again(self) -> bool:
+        """Read the hosts before a refusal; return whether that was useful."""
+        hosts = self._parts.hosts
+        hosts.read_whole(
+            self._context, self._asked_at, self._deadline.remaining_s())
+        return hosts.readings != self._readings
 
     def _await_pending(self) -> None:
         placer.await_pending(
@@ -794,7 +510,7 @@ class RequestDecision:
         nodes = [*self._parts.hosts.reported_nodes(self._instances).values()]
         reported = {*map(hosts.row, nodes)}
         found = sorted(forced & reported)
-        self._note_basis(hosts, nodes, {})
+        self._note_basis(hosts, nodes, {}, None)
         states = self._states({})
         pipeline = self._parts.plugins.on_columns(self._spec, states)
         host = hosts.at(np.array(found, dtype='int64'))
@@ -804,165 +520,214 @@ class RequestDecision:
             raise nova_exception.NoValidHost(reason=self._refuse(
                 'the host does not suit the new image'))
         [row] = passed.filtered.rows[:1].tolist()
-        chosen = ChosenHost(row, None, {})
-        return [[make_selection(hosts, chosen, states)]
+        return [[offers.make_selection(hosts, row, states, None, {})]
                 for _ in self._instances]
 
-    def _choose(
-        self, pipeline: Pipeline, offers: Offers,
-        states: enabled_plugins.HostStates, together: bool = False,
-    ) -> list[list[Any]]:
-        """Return for each instance its claimed host and the alternates.
-
-        :param together: claim for all instances with one request
-        :raises claims.NotTogether: the claim for all instances was refused
-        """
-        # 1. Take a view of the hosts.
+    def _prepare(
+        self, pipeline: Pipeline,
+        make_offers: Callable[[view.Hosts], selector.Offers],
+    ) -> '_Attempt':
+        """Read the input of an attempt; blocks."""
         asked = pipeline.located(self._request)
-        located = self._parts.hosts.reported_nodes(asked)
-        hosts = self._view(located)
-        policy = self._note_basis(hosts, asked, located)
-        if self._watcher is not None:
-            self._watcher.begin(hosts)
+        return _Attempt(pipeline, make_offers, asked,
+                        self._parts.hosts.reported_nodes(asked))
+
+    def _find_places(self, attempt: '_Attempt') -> bool:
+        """Select, reserve and claim hosts; return whether they are claimed.
+
+        If no host fits, the attempt has no places.
+
+        :raises cellsched_nova.source.HostsChanged: a selected host changed
+        """
+        # 1. Select and reserve. Nothing may block the lane, so a decision
+        #    that reads host states of Nova is made beside it.
+        if self._counts and not self._reads_states:
+            self._parts.lane.take(self)
+        else:
+            self.advance()
+        if attempt.error is not None:
+            raise attempt.error
+        if not attempt.places or not self._counts:
+            return bool(attempt.places)
+        # 2. Verify and claim. An error undoes all of it.
         claimed = claims.ServerClaims(
             self._parts.claims, self._context, self._spec)
-        batch: list[tuple[str, AllocationRequest]] = []
-        reserved = self._reservations(hosts)
-
-        def claim(uuid: str, request: AllocationRequest) -> bool:
-            if together:
-                batch.append((uuid, request))
-            return together or self._claim(claimed, reserved, uuid, request)
-
-        # 2. Select a host for each instance, reserve it in the table of all
-        #    requests, and claim it, or collect the claims for one write. An
-        #    error undoes all of it.
-        chooser = Chooser(
-            pipeline, policy, hosts, self._request, offers, claim,
-            reserved.add, self._watcher, self._checks(hosts))
-        self._passed = chooser.refused
+        is_claimed = False
         try:
-            for instance in self._instances:
-                self._begin(instance)
-                if not chooser.choose(
-                        instance, instance == self._instances[-1],
-                        None if together else self._alternates):
-                    raise nova_exception.NoValidHost(
-                        reason=self._none_left(chooser))
-            if together:
-                chooser.check_all()
-                self._count_claim(lambda: claimed.claim_together(batch))
-            places = chooser.with_alternates(self._alternates)
-            found = [[make_selection(hosts, each, states)
-                      for each in place] for place in places]
-            self._decision = chooser.decision()
-        except BaseException:
-            claimed.release()
-            self._undo(reserved, claimed.unexplained(chooser.refused))
-            raise
-        # 3. Count the claims as made.
-        self._confirm(hosts, reserved, claimed.unexplained(chooser.refused),
-                      claimed.writes)
-        LOG.info('Placed %d instances on hosts %s', len(found),
-                 sorted({first.service_host for first, *_ in found}))
-        return found
+            is_claimed = self._verify_and_claim(attempt, claimed)
+        finally:
+            if is_claimed:
+                self._confirm(attempt, claimed)
+            else:
+                claimed.release()
+                self.undo()
+            self._parts.hosts.expire(attempt.unexplained)
+        return is_claimed
 
-    def _claim(
-        self, claimed: claims.ServerClaims, reserved: Reservations, uuid: str,
-        request: AllocationRequest,
-    ) -> bool:
-        """Claim a reserved host; undo the reservation if it is refused."""
-        if not self._claiming or self._count_claim(
-                lambda: claimed.claim(uuid, request)):
-            return True
-        reserved.undo_last()
-        self._parts.hosts.note_full(claimed.refusals[-1:])
+    @property
+    def _reads_states(self) -> bool:
+        """Return whether the decision reads host states of Nova."""
+        return self._parts.plugins.reads_states(
+            self._spec, self._parts.host_manager.aggs_by_id)
+
+    def advance(self) -> bool:
+        """Select hosts and reserve them; raises nothing.
+
+        :returns: False, because the thread of the request claims
+        """
+        attempt = self._attempt
+        assert attempt is not None
+        try:
+            self._select_and_reserve(attempt)
+        except BaseException as exc:
+            # The thread of the request raises it.
+            attempt.error = exc
+            self.undo()
         return False
 
-    def _count_claim(self, claim: Callable[[], bool | None]) -> bool:
-        """Claim, and record the result in the metrics.
+    def undo(self) -> None:
+        """Undo the reservation of an attempt."""
+        attempt = self._attempt
+        assert attempt is not None
+        table = self._parts.hosts.table
+        allocations, attempt.allocations = attempt.allocations, []
+        table.rollback(allocations)
+        self._end(attempt)
 
-        :param claim: returns False if the claim is refused
-        :returns: whether it is not
+    def _end(self, attempt: '_Attempt') -> None:
+        """Make the view of an attempt available to other requests."""
+        found, attempt.selector = attempt.selector, None
+        # Without reservations, a watcher keeps the view.
+        if found is not None and self._counts:
+            self._parts.hosts.table.reuse(found.hosts)
+
+    def _select_and_reserve(self, attempt: '_Attempt') -> None:
+        """Select a host for each instance and reserve the hosts in the table.
+
+        If an instance has no host, nothing is reserved.
         """
-        result = 'failed'
-        try:
-            won = claim() is not False
-            result = 'won' if won else 'lost'
-            return won
-        except claims.NotTogether:
-            result = 'lost'
-            raise
-        finally:
-            self._parts.metrics.add(metrics.CLAIMS, (result,))
+        parts, table = self._parts, self._parts.hosts.table
+        hosts = self._view(attempt.located)
+        if self._watcher is not None:
+            self._watcher.begin(hosts)
+        found = attempt.selector = Selector(
+            attempt.pipeline, parts.policy, hosts, self._request,
+            self._refusals, offers=attempt.make_offers(hosts))
+        complete = all(map(functools.partial(self._choose, found),
+                           self._instances))
+        self._note_basis(hosts, attempt.asked, attempt.located, found.seed)
+        if not complete:
+            self._note_rejections(attempt, found)
+            return self._end(attempt)
+        attempt.places = found.selections(self._alternates)
+        self._decision = found.decision()
+        if self._counts:
+            attempt.allocations = table.reserve(hosts)
+            table.detach(hosts)
 
-    def _checks(
-        self, hosts: view.Hosts
-    ) -> Callable[[Sequence[int]], set[int]]:
-        """Return a function that returns which rows changed since the read.
-
-        It reads each host once.
-        """
-        checked: dict[int, bool] = {}
-        way = self._way
-        with_traits = (way is not None and way.name == COLUMNS
-                       and self._parts.plugins.reads_traits(self._request))
-
-        def changed(rows: Sequence[int]) -> set[int]:
-            unknown = [row for row in dict.fromkeys(rows)
-                       if row not in checked]
-            if unknown and self._counts:
-                found = self._parts.hosts.find_changed(
-                    self._context, hosts, unknown, with_traits)
-                checked.update((row, row in found) for row in unknown)
-            return {row for row in rows if checked.get(row)}
-        return changed
-
-    def _begin(self, instance: str) -> None:
-        """Set the current instance for the filters."""
+    def _choose(self, found: Selector, instance: str) -> bool:
+        """Select a host for one more instance."""
+        # The filters read the current instance.
         self._request.instance_uuid = instance
         self._spec.instance_uuid = instance
         self._spec.obj_reset_changes(['instance_uuid'])
+        if self._watcher is not None and instance == self._instances[0]:
+            self._watcher.ranked(*found.rank())
+        return found.choose(instance, None, instance == self._instances[-1])
 
-    def _reservations(self, hosts: view.Hosts) -> Reservations:
-        if not self._counts:
-            return Reservations(hosts)
-        # Placement may know of capacity that the table does not have yet.
-        return Reservations(
-            hosts, self._parts.hosts.table,
-            self._way is not None and self._way.name == COLUMNS)
+    def _note_rejections(self, attempt: '_Attempt', found: Selector) -> None:
+        """Record why no host was found."""
+        why = found.diagnosis(self._parts.hosts.silent, len(self._instances))
+        attempt.reason = why.text()
+        attempt.has_candidates = self._has_candidates(found.hosts)
+        self._decision = dataclasses.replace(
+            found.decision(), rejections=why.to_list(),
+            examples=found.examples())
 
-    def _undo(
-        self, reserved: Reservations, refused: Iterable[str]
-    ) -> None:
-        """Free the hosts of a failed selection; read the refused ones again.
+    def _verify_and_claim(
+        self, attempt: '_Attempt', claimed: claims.ServerClaims
+    ) -> bool:
+        """Claim the selected hosts, or an alternative to a single one.
 
-        :param refused: compute nodes with refused claims
+        :returns: False if all of them are refused
+        :raises cellsched_nova.source.HostsChanged: a selected host changed
         """
-        reserved.undo()
-        if self._settled is not None:
-            # This selection counted none of its own reservations.
-            self._settled += reserved.made
-        self._parts.hosts.expire(refused)
+        found = attempt.selector
+        assert found is not None
+        table = self._parts.hosts.table
+        for number in range(1 + len(found.following)):
+            if number:
+                found.choose_other(number - 1)
+                attempt.places = found.selections(self._alternates)
+                self._decision = found.decision()
+                table.rollback(attempt.allocations)
+                attempt.allocations = table.reserve(found.hosts)
+            self._verify(attempt, found.hosts)
+            if not self._claiming or self._claim(
+                    attempt, claimed, found.chosen()):
+                return True
+        self._refusals.times += 1
+        return False
+
+    def _verify(self, attempt: '_Attempt', hosts: view.Hosts) -> None:
+        """Check that the selected hosts are as they were read.
+
+        An alternate that changed is left out. Each host is read once.
+
+        :raises cellsched_nova.source.HostsChanged: a selected host changed
+        """
+        nodes = {each.compute_node_uuid
+                 for place in attempt.places for each in place}
+        unread = sorted(nodes - attempt.unchanged - attempt.changed)
+        rows = {row: uuid for uuid in unread
+                if (row := hosts.row(uuid)) is not None}
+        changed = self._parts.hosts.find_changed(
+            self._context, hosts, rows, self._way is not None
+            and self._way.name == COLUMNS
+            and self._parts.plugins.reads_traits(self._request))
+        attempt.changed |= {rows[row] for row in changed}
+        attempt.unchanged |= {*unread} - attempt.changed
+        if not attempt.changed.isdisjoint(
+                first.compute_node_uuid for first, *_ in attempt.places):
+            raise source.HostsChanged
+        attempt.places = [
+            [each for each in place
+             if each.compute_node_uuid not in attempt.changed]
+            for place in attempt.places]
+
+    def _claim(
+        self, attempt: '_Attempt', claimed: claims.ServerClaims,
+        chosen: Sequence[selector.ChosenHost],
+    ) -> bool:
+        """Claim a host for each instance; return False after a refusal."""
+        before, result = len(claimed.refusals), 'failed'
+        try:
+            refused = claimed.claim_hosts({
+                instance: each.amounts for instance, each
+                in zip(self._instances, chosen)})
+            result = 'won' if refused is None else 'lost'
+        finally:
+            self._parts.metrics.add(metrics.CLAIMS, (result,))
+        if refused is None:
+            return True
+        node = next((each.node for each in chosen
+                     if refused in each.amounts), chosen[0].node)
+        self._refusals.add_full(node)
+        self._passed.append(node)
+        errors = claimed.refusals[before:]
+        self._parts.hosts.note_full(errors)
+        if not errors:
+            attempt.unexplained.add(node)
+        return False
 
     def _confirm(
-        self, hosts: view.Hosts, reserved: Reservations,
-        refused: Iterable[str],
-        writes: Iterable[dict[str, dict[str, int]]],
+        self, attempt: '_Attempt', claimed: claims.ServerClaims
     ) -> None:
-        """Make other requests count the selected hosts, claimed or not.
-
-        :param refused: compute nodes with refused claims
-        :param writes: for each write, the amounts taken from each provider
-        """
-        if not self._counts:
-            return
+        """Make other requests count the selected hosts, claimed or not."""
         known = self._parts.hosts
-        known.confirm(reserved.allocations, self._claiming)
-        known.table.reuse(hosts)
-        known.claimed(writes)
-        if refused:
-            known.expire(refused)
+        known.confirm(attempt.allocations, self._claiming)
+        self._end(attempt)
+        known.claimed(claimed.writes)
 
     def _view(self, located: dict[str, str] | None = None) -> view.Hosts:
         # The counters are read before, so that a read or a claim that ends
@@ -986,17 +751,6 @@ class RequestDecision:
     def _cells(self) -> list[filters_base.Filter]:
         return [filters.enabled_cells(self._parts.host_manager),
                 filters.AnsweringCells(self._parts.hosts.silent_cells)]
-
-    # Instance events show the line that raises, so the callers raise.
-
-    def _none_left(self, chooser: Chooser) -> str:
-        """Record the rejections, and return the text for the user."""
-        why = chooser.diagnosis(self._parts.hosts.silent, len(self._instances))
-        self._decision = dataclasses.replace(
-            chooser.decision(), rejections=why.to_list(),
-            examples=chooser.examples())
-        return self._refuse(why.text(), NOVA_TEXT if self._has_candidates(
-            chooser.hosts) else '')
 
     def _has_candidates(self, hosts: view.Hosts) -> bool:
         """Return whether Nova would have found allocation candidates.
@@ -1026,136 +780,3 @@ class RequestDecision:
         if self._parts.conf.cellsched.no_valid_host_text == 'nova':
             return novas
         return reason
-
-
-def make_selection(
-    hosts: view.Hosts, chosen: ChosenHost, states: enabled_plugins.HostStates
-) -> Any:
-    """Return Nova's ``Selection`` of a selected host or an alternate."""
-    uuid, host, nodename, cell, zone = hosts.values_at(
-        chosen.row, 'uuid', 'host', 'nodename', 'cell', 'availability_zone')
-    state = states.get(uuid)
-    limits = {**({} if state is None else state.limits), **chosen.limits}
-    request = chosen.allocation_request
-    return nova_objects.Selection(
-        compute_node_uuid=uuid, service_host=host, nodename=nodename,
-        cell_uuid=cell,
-        limits=nova_objects.SchedulerLimits.from_dict(limits),
-        allocation_request=jsonutils.dumps(request),
-        allocation_request_version=(
-            None if request is None else placement.CANDIDATES),
-        availability_zone=zone)
-
-
-@dataclasses.dataclass(frozen=True)
-class WholeHosts:
-    """Offers all resources from the host itself.
-
-    :param resources: amounts by resource class
-    """
-
-    resources: Mapping[str, int]
-    spec: Any
-    states: enabled_plugins.HostStates
-
-    def first(self, uuid: str) -> AllocationRequest:
-        return {'allocations': {uuid: {'resources': dict(self.resources)}},
-                'mappings': {'': [uuid]}}
-
-    def chosen(
-        self, uuid: str, instance: str, request: AllocationRequest
-    ) -> None:
-        _consume(self.states.get(uuid), self.spec)
-
-
-@dataclasses.dataclass(frozen=True)
-class AllocationCandidates:
-    """Offers the allocation candidates of Placement.
-
-    :param by_provider: allocation requests by each of their providers, in
-        Placement's order
-    """
-
-    by_provider: Mapping[str, Sequence[AllocationRequest]]
-    spec: Any
-    states: enabled_plugins.HostStates
-
-    def first(self, uuid: str) -> AllocationRequest | None:
-        state = self.states.get(uuid)
-        # Filters of Nova may remove candidates from the host state.
-        remaining = (self.by_provider.get(uuid, ()) if state is None
-                     else state.allocation_candidates)
-        return remaining[0] if remaining else None
-
-    def chosen(
-        self, uuid: str, instance: str, request: AllocationRequest
-    ) -> None:
-        # For filters only: the conductor reads the selection.
-        for group in self.spec.requested_resources:
-            group.provider_uuids = request['mappings'][group.requester_id]
-        _consume(self.states.get(uuid), self.spec)
-
-
-def find_candidates(
-    context: Any, client: Any, host_manager: Any, spec: Any, fallback: bool,
-    remaining_s: Callable[[], float] = lambda: 0.0,
-) -> tuple[dict[str, list[AllocationRequest]], frozenset[str]]:
-    """Return the allocation candidates of a request, requested as in Nova.
-
-    Nova's request filters run before and modify the request.
-
-    :param fallback: request virtual CPUs in place of pinned CPUs too, which
-        hosts with an older configuration report
-    :param remaining_s: returns the seconds that remain for retries
-    :returns: allocation requests by each of their providers, and all providers
-    :raises nova.exception.NoValidHost: a request filter found no host
-    :raises cellsched_nova.placement.PlacementUnavailable: Placement does not
-        answer, or rejects the request as invalid
-    """
-    try:
-        request_filter.process_reqspec(context, spec)
-    except nova_exception.RequestFilterFailed as exc:
-        raise nova_exception.NoValidHost(reason=exc.message) from exc
-    found: list[AllocationRequest] = []
-    providers: set[str] = set()
-    for translated in (True, False):
-        query = utils.resources_from_request_spec(
-            context, spec, host_manager, enable_pinning_translate=translated)
-        answer = _read_candidates(context, client, query, remaining_s())
-        found.extend(answer['allocation_requests'])
-        providers.update(answer['provider_summaries'])
-        if not (query.cpu_pinning_requested and fallback):
-            break
-    by_provider: dict[str, list[AllocationRequest]] = {}
-    for each in found:
-        for uuid in each['allocations']:
-            by_provider.setdefault(uuid, []).append(each)
-    return by_provider, frozenset(providers)
-
-
-def _read_candidates(
-    context: Any, client: Any, query: Any, timeout_s: float
-) -> Mapping[str, Any]:
-    """Return Placement's answer, with retries.
-
-    Nova's own client does not report a missing answer.
-    """
-    reason = ''
-    for _ in remote.attempts(clock.Clock(), random.Random(), timeout_s):
-        try:
-            answer: Mapping[str, Any] = placement.read(
-                client, context,
-                f'/allocation_candidates?{query.to_querystring()}')
-        except placement.PlacementRefused:
-            raise
-        except placement.PlacementUnavailable as exc:
-            reason = exc.kwargs['reason']
-        else:
-            return answer
-    raise placement.PlacementUnavailable(reason=reason)
-
-
-def _consume(state: Any | None, spec: Any) -> None:
-    """Count a claim in Nova's host state, if it was read."""
-    if state is not None:
-        state.consume_from_request(spec)

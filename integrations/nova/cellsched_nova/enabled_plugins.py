@@ -38,6 +38,7 @@ from cellsched.scheduler.drivers import filter_scheduler
 from cellsched.scheduler import replay
 from cellsched.weighers import base as weighers_base
 from cellsched.weighers import registry as weighers
+from cellsched_nova import filters as nova_stages
 
 #: Modules of Nova's plug-ins that the product can replace.
 _FILTERS, _WEIGHERS = 'nova.scheduler.filters.', 'nova.scheduler.weights.'
@@ -101,6 +102,11 @@ class HostStates:
     def get(self, uuid: str) -> Any | None:
         """Return the host state of a compute node, or None if not read."""
         return self._known.get(uuid)
+
+    def candidates(self, uuid: str) -> Sequence[Any] | None:
+        """Return the candidates that filters left, or None if not read."""
+        found = self._known.get(uuid)
+        return None if found is None else found.allocation_candidates
 
 
 class _HostState:
@@ -283,6 +289,20 @@ class EnabledPlugins:
             # Nova selects from this many in retries and evacuations, too.
             refused_host_subset_size=1, evacuation_host_subset_size=1)
 
+    def reads_states(
+        self, spec: Any, aggregates: Mapping[int, Any]
+    ) -> bool:
+        """Return whether a decision reads host states from the cells.
+
+        :param spec: Nova's request
+        :param aggregates: Nova's aggregates, by id
+        """
+        return any(
+            column is None and _NEEDS.get(type(plugin).__name__, bool)(spec)
+            for plugin, column in self._filters) or any(
+            column is None and _counts(type(plugin).__name__, aggregates)
+            for plugin, column in self._weighers)
+
     def reads_traits(self, request: objects.RequestSpec) -> bool:
         """Return whether a decision on columns depends on traits."""
         return any(each.applies(request) for each in self._always
@@ -300,22 +320,34 @@ class EnabledPlugins:
         more: Iterable[filters_base.Filter] = (),
     ) -> pipeline.Pipeline:
         """Return the pipeline for hosts that Placement found."""
+        last = ([nova_stages.AcceptedCandidates(states.candidates)]
+                if self.by_row else [])
         return self._pipeline(
-            spec, states, (*more, *self._destinations), _nothing)
+            spec, states, (*more, *self._destinations), _nothing, last)
 
     def _pipeline(
         self, spec: Any, states: HostStates,
         first: Iterable[filters_base.Filter],
         needs: Callable[..., Iterable[filters_base.Filter]] | None = None,
+        last: Iterable[filters_base.Filter] = (),
     ) -> pipeline.Pipeline:
         kept: list[filters_base.Filter] = [
             column or NovaFilter(plugin, spec, states)
             for plugin, column in self._filters]
+        kept += last
         scored: list[weighers_base.Weigher] = [
             column or NovaWeigher(plugin, spec, states)
             for plugin, column in self._weighers]
         make = functools.partial(pipeline.Pipeline, kept, scored, first)
         return make() if needs is None else make(needs)
+
+
+def _counts(weigher: str, aggregates: Mapping[int, Any]) -> bool:
+    """Return whether a weigher may have a multiplier other than 0."""
+    option = _MULTIPLIERS.get(weigher)
+    return option is None or bool(
+        getattr(nova.conf.CONF.filter_scheduler, option)) or any(
+            option in each.metadata for each in aggregates.values())
 
 
 def _nothing(

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Filters that only a scheduler in Nova's place has."""
 
+from collections.abc import Callable
 from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -39,6 +41,31 @@ class CandidateHosts(_Stage):
         found = [row for row in map(hosts.row, self._uuids) if row is not None]
         mask[found] = True
         return mask if hosts.is_whole else mask[hosts.rows]
+
+
+class AcceptedCandidates(_Stage):
+    """Reject hosts whose candidates were all removed by filters of Nova.
+
+    :param candidates_of: returns the candidates that remain on a compute node,
+        by its uuid; None if no filter of Nova has read the host
+    """
+
+    reason = 'has no allocation candidate that all filters accept'
+    by_row = True
+    run_filter_once_per_request = False
+
+    def __init__(
+        self, candidates_of: Callable[[str], Sequence[Any] | None]
+    ) -> None:
+        super().__init__()
+        self._candidates_of = candidates_of
+
+    def keep(
+        self, hosts: view.Hosts, request: objects.RequestSpec
+    ) -> view.Mask:
+        return np.fromiter(
+            (self._candidates_of(uuid) != [] for uuid in hosts['uuid']), bool,
+            len(hosts))
 
 
 class EnabledCells(_Stage):

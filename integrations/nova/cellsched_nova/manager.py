@@ -56,6 +56,7 @@ from cellsched_nova import claims
 from cellsched_nova import configuration
 from cellsched_nova.decision import Components
 from cellsched_nova.decision import make_components
+from cellsched_nova.decision import make_lane
 from cellsched_nova.decision import RequestDecision
 from cellsched_nova import options
 from cellsched_nova import records
@@ -120,6 +121,7 @@ class ColumnSchedulerManager(SchedulerManager):
         super().init_host(service_ref)
         sys.setswitchinterval(_SWITCH_S)
         self._random = random.Random()
+        self._lane = make_lane()
         # The request filters of Nova use it, too.
         self._client = report.PLACEMENTCLIENT = (
             report_client.BoundedReportClient(CONF))
@@ -227,7 +229,8 @@ class ColumnSchedulerManager(SchedulerManager):
         """Return the components for the current options."""
         parts = make_components(
             self._options.conf, self._random, self._hosts, self.host_manager,
-            self._client, self._claims, CONF, self._records.record)
+            self._client, self._claims, CONF, self._records.record,
+            self._lane)
         parts = dataclasses.replace(
             parts, metrics=self._metrics, recorder=self._recorder)
         by_row = parts.plugins.by_row

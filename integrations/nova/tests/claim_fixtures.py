@@ -24,8 +24,8 @@ SERVERS = [f'10000000-0000-4000-8000-00000000000{number}'
 
 
 def request(*hosts):
-    return {'allocations': {host: {'resources': {'VCPU': 1}}
-                            for host in hosts}, 'mappings': {'': [*hosts]}}
+    """Return the amounts of a claim on these hosts."""
+    return {host: {'VCPU': 1} for host in hosts}
 
 
 class Client:
@@ -116,7 +116,7 @@ class TestCase(unittest.TestCase):
         self.client.fault = self.client.lose
         with self.parts.deadline.of_request(0.0), self.assertRaises(
                 exception.DatabaseUnreachable):
-            self.claims.claim(SERVERS[0], request(*hosts or [HOST]))
+            self.claims.claim_hosts({SERVERS[0]: request(*hosts or [HOST])})
         with self.assertLogs(
                 claims.LOG.logger, 'WARNING') as logged:
             self.claims.release()

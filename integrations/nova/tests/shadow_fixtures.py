@@ -152,7 +152,7 @@ class TestCase(specs.TestCase):
             get_host_states_by_uuids=lambda *answer: [])
         self.store = memory.MemoryClaims()
         self.parts = decision.Components(
-            self.hosts, Plugins(),
+            self.hosts, decision.make_lane(), Plugins(),
             selector.SelectionPolicy(random.Random(0)),
             requirements.UnsupportedRequirements(
                 {'ignore_hosts', 'requested_destination.cell'}),

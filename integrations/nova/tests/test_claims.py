@@ -20,7 +20,8 @@ request = claim_fixtures.request
 class TestNewServers(claim_fixtures.TestCase):
 
     def test_claim_has_the_owner_of_the_server(self):
-        self.assertTrue(self.claims.claim(SERVERS[0], request(HOST, OTHER)))
+        self.assertIsNone(self.claims.claim_hosts(
+            {SERVERS[0]: request(HOST, OTHER)}))
 
         held = self.parts.store.claims_of(SERVERS)[SERVERS[0]]
         self.assertEqual({HOST, OTHER}, {each.provider for each in held})
@@ -31,7 +32,7 @@ class TestNewServers(claim_fixtures.TestCase):
         for _ in range(8):
             # Each process starts with a random guard.
             made = self.make_claims(self.make_parts(guards=2))
-            made.claim(SERVERS[0], request(HOST))
+            made.claim_hosts({SERVERS[0]: request(HOST)})
             made.release()
 
         self.assertLessEqual({
@@ -40,7 +41,7 @@ class TestNewServers(claim_fixtures.TestCase):
             {'cellsched-guard-0', 'cellsched-guard-1'})
 
     def test_claim_is_repeated_if_another_process_releases_it(self):
-        self.claims.claim(SERVERS[0], request(HOST))
+        self.claims.claim_hosts({SERVERS[0]: request(HOST)})
         looks = []
 
         def release_meanwhile(asked):
@@ -52,25 +53,26 @@ class TestNewServers(claim_fixtures.TestCase):
             return self.client.model.answer(asked)
 
         self.client.fault = release_meanwhile
-        self.assertTrue(self.make_claims(self.make_parts()).claim(
-            SERVERS[0], request(HOST)))
+        self.assertIsNone(self.make_claims(self.make_parts()).claim_hosts(
+            {SERVERS[0]: request(HOST)}))
         self.assertEqual({SERVERS[0]: [HOST]}, self.held())
 
     def test_claim_is_released(self):
-        self.claims.claim(SERVERS[0], request(HOST, OTHER))
+        self.claims.claim_hosts({SERVERS[0]: request(HOST, OTHER)})
         self.claims.release()
 
         self.assertEqual({}, self.held())
 
     def test_claim_above_the_capacity_is_refused(self):
         for server in SERVERS[:2]:
-            self.claims.claim(server, request(HOST))
+            self.claims.claim_hosts({server: request(HOST)})
 
-        self.assertFalse(self.claims.claim(SERVERS[2], request(HOST)))
+        self.assertEqual(HOST, self.claims.claim_hosts(
+            {SERVERS[2]: request(HOST)}))
 
     def test_server_with_a_refused_claim_is_known_to_hold_none(self):
         for server in SERVERS[:2]:
-            self.claims.claim(server, request(HOST))
+            self.claims.claim_hosts({server: request(HOST)})
         claim, known = self.parts.store.claim, []
 
         def note(asked, is_new):
@@ -78,30 +80,34 @@ class TestNewServers(claim_fixtures.TestCase):
             return claim(asked, is_new)
 
         self.parts.store.claim = note
-        self.assertFalse(self.claims.claim(SERVERS[2], request(HOST)))
-        self.assertTrue(self.claims.claim(SERVERS[2], request(OTHER)))
+        self.assertEqual(HOST, self.claims.claim_hosts(
+            {SERVERS[2]: request(HOST)}))
+        self.assertIsNone(self.claims.claim_hosts(
+            {SERVERS[2]: request(OTHER)}))
 
         self.assertEqual([False, True], known)
 
     def test_all_instances_are_claimed_or_none(self):
-        requests = [(server, request(HOST)) for server in SERVERS]
+        hosts = {server: request(HOST) for server in SERVERS}
 
-        self.assertEqual(HOST, self.claims.claim_all(requests))
+        self.assertEqual(HOST, self.claims.claim_hosts(hosts))
         self.assertEqual({}, self.held())
-        self.assertIsNone(self.claims.claim_all(requests[:2]))
+        del hosts[SERVERS[2]]
+        self.assertIsNone(self.claims.claim_hosts(hosts))
         self.assertEqual(dict.fromkeys(SERVERS[:2], [HOST]), self.held())
 
     def test_write_has_the_sum_of_the_claims_by_provider(self):
-        self.claims.claim_all([
-            (server, request(HOST)) for server in SERVERS[:2]])
+        self.claims.claim_hosts(
+            {server: request(HOST) for server in SERVERS[:2]})
 
         self.assertEqual([{HOST: {'VCPU': 2}}], self.claims.writes)
 
     def test_existing_claim_is_not_written(self):
-        self.claims.claim(SERVERS[0], request(HOST))
+        self.claims.claim_hosts({SERVERS[0]: request(HOST)})
         self.claims.writes.clear()
 
-        self.assertTrue(self.claims.claim(SERVERS[0], request(HOST)))
+        self.assertIsNone(self.claims.claim_hosts(
+            {SERVERS[0]: request(HOST)}))
         self.assertEqual([], self.claims.writes)
 
 
@@ -128,31 +134,44 @@ class TestServerWithAllocations(claim_fixtures.TestCase):
         return self.client.model.answer(asked)
 
     def test_claim_is_added_to_the_allocations(self):
-        self.assertTrue(self.claims.claim(self.server, request(HOST)))
+        self.assertIsNone(self.claims.claim_hosts(
+            {self.server: request(HOST)}))
 
         self.assertEqual({self.server: [SOURCE, HOST]}, self.held())
         self.assertEqual([{HOST: {'VCPU': 1}}], self.claims.writes)
 
-    def test_claim_together_with_other_servers_is_refused(self):
-        self.assertRaises(
-            exception.ClaimConflict, self.claims.claim_all,
-            [(self.server, request(HOST)), (SERVERS[1], request(HOST))])
+    def test_servers_are_claimed_in_turn_if_one_has_allocations(self):
+        hosts = {self.server: request(HOST), SERVERS[1]: request(HOST)}
+
+        self.assertIsNone(self.claims.claim_hosts(hosts))
+
+        self.assertEqual({self.server: [SOURCE, HOST], SERVERS[1]: [HOST]},
+                         self.held())
+
+    def test_refusal_in_turn_leaves_the_earlier_claims_to_release(self):
+        hosts = {server: request(HOST) for server in SERVERS}
+
+        self.assertEqual(HOST, self.claims.claim_hosts(hosts))
+        self.claims.release()
+        self.release_due()
+
         self.assertEqual({self.server: [SOURCE]}, self.held())
 
     def test_release_keeps_the_earlier_allocations(self):
         # The source also serves the other host, like shared storage.
-        self.claims.claim(self.server, request(SOURCE, HOST, OTHER))
+        self.claims.claim_hosts({self.server: request(SOURCE, HOST, OTHER)})
         self.assertEqual({self.server: [SOURCE, HOST, OTHER]}, self.held())
 
         self.claims.release()
 
         self.assertEqual({self.server: [SOURCE]}, self.held())
 
-    def test_refused_claim_returns_false(self):
-        self.make_claims(self.parts).claim_all([
-            (server, request(HOST)) for server in SERVERS[1:]])
+    def test_refused_claim_leaves_the_allocations(self):
+        self.make_claims(self.parts).claim_hosts(
+            {server: request(HOST) for server in SERVERS[1:]})
 
-        self.assertFalse(self.claims.claim(self.server, request(HOST)))
+        self.assertEqual(HOST, self.claims.claim_hosts(
+            {self.server: request(HOST)}))
         self.assertEqual([SOURCE], self.held()[self.server])
         asked = len(self.client.requests)
         self.claims.release()
@@ -169,7 +188,7 @@ class TestServerWithAllocations(claim_fixtures.TestCase):
         self.client.fault = self.reject
         with self.assertRaisesRegex(
                 exception.DatabaseUnreachable, '400 no such project'):
-            self.claims.claim(self.server, request(HOST))
+            self.claims.claim_hosts({self.server: request(HOST)})
         with self.assertRaisesRegex(
                 exception.DatabaseUnreachable, '400 no such project'):
             self.parts.allocations.renew({self.server})
@@ -177,7 +196,8 @@ class TestServerWithAllocations(claim_fixtures.TestCase):
     def test_deleted_host_refuses_a_claim(self):
         gone = '00000000-0000-4000-8000-00000000000a'
 
-        self.assertFalse(self.claims.claim(self.server, request(gone)))
+        self.assertEqual(gone, self.claims.claim_hosts(
+            {self.server: request(gone)}))
 
     def test_claim_with_a_lost_answer_is_repeated(self):
         def lose_once(asked):
@@ -189,7 +209,8 @@ class TestServerWithAllocations(claim_fixtures.TestCase):
             return answer
         self.client.fault = lose_once
 
-        self.assertTrue(self.claims.claim(self.server, request(HOST)))
+        self.assertIsNone(self.claims.claim_hosts(
+            {self.server: request(HOST)}))
         self.assertEqual({self.server: [SOURCE, HOST]}, self.held())
 
     def test_claim_is_repeated_after_a_change_of_the_allocations(self):
@@ -202,7 +223,8 @@ class TestServerWithAllocations(claim_fixtures.TestCase):
             return self.client.model.answer(asked)
         self.client.fault = change_meanwhile
 
-        self.assertTrue(self.claims.claim(self.server, request(HOST)))
+        self.assertIsNone(self.claims.claim_hosts(
+            {self.server: request(HOST)}))
         self.assertEqual({self.server: [SOURCE, HOST]}, self.held())
 
     def lose_what_is_added(self):
@@ -216,7 +238,7 @@ class TestServerWithAllocations(claim_fixtures.TestCase):
         self.client.fault = lose
         with self.parts.deadline.of_request(0.0), self.assertRaises(
                 exception.DatabaseUnreachable):
-            self.claims.claim(self.server, request(HOST))
+            self.claims.claim_hosts({self.server: request(HOST)})
         self.claims.release()
         self.answer_again()
 
@@ -246,7 +268,7 @@ class TestServerWithAllocations(claim_fixtures.TestCase):
         self.client.fault = self.catch
         with self.parts.deadline.of_request(0.0):
             with self.assertRaises(exception.DatabaseUnreachable):
-                self.claims.claim(self.server, request(HOST))
+                self.claims.claim_hosts({self.server: request(HOST)})
         self.claims.release()
 
         self.assertTrue(self.release_due())
@@ -262,11 +284,12 @@ class TestServerWithAllocations(claim_fixtures.TestCase):
                 return self.catch(asked)
             finally:
                 if self.late:
-                    other.claim_all([
-                        (server, request(HOST)) for server in SERVERS[1:]])
+                    other.claim_hosts({
+                        server: request(HOST) for server in SERVERS[1:]})
         self.client.fault = fill
 
-        self.assertFalse(self.claims.claim(self.server, request(HOST)))
+        self.assertEqual(HOST, self.claims.claim_hosts(
+            {self.server: request(HOST)}))
         other.release()
         self.assertEqual(409, self.come_late().status)
         self.assertEqual({self.server: [SOURCE]}, self.held())
@@ -284,11 +307,11 @@ class TestDeferredReleases(claim_fixtures.TestCase):
     def setUp(self):
         super().setUp()
         # The deferred claim comes first, with a guard of its own.
-        self.claims.claim(SERVERS[1], request(OTHER))
+        self.claims.claim_hosts({SERVERS[1]: request(OTHER)})
         self.claims.release()
 
     def test_claim_with_a_failed_release_is_released_later(self):
-        self.claims.claim(SERVERS[0], request(HOST, OTHER))
+        self.claims.claim_hosts({SERVERS[0]: request(HOST, OTHER)})
         self.client.fault = self.client.down
         with self.parts.deadline.of_request(0.0), self.assertLogs(
                 claims.LOG.logger, 'WARNING'):
@@ -314,12 +337,13 @@ class TestDeferredReleases(claim_fixtures.TestCase):
         self.lose_the_answer()
         with self.parts.deadline.of_request(0.0):
             self.assertRaises(
-                exception.DatabaseUnreachable, self.claims.claim, SERVERS[0],
-                request(OTHER))
+                exception.DatabaseUnreachable, self.claims.claim_hosts,
+                {SERVERS[0]: request(OTHER)})
         self.claims.release()
 
         self.answer_again()
-        self.assertTrue(self.claims.claim(SERVERS[0], request(OTHER)))
+        self.assertIsNone(self.claims.claim_hosts(
+            {SERVERS[0]: request(OTHER)}))
 
         self.assertEqual({SERVERS[0]: [OTHER]}, self.held())
 
@@ -366,8 +390,8 @@ class TestDeferredReleases(claim_fixtures.TestCase):
         self.answer_again()
         other = self.make_parts()
         other.store.release([SERVERS[0]])
-        self.assertTrue(self.make_claims(other).claim(
-            SERVERS[0], request(OTHER)))
+        self.assertIsNone(self.make_claims(other).claim_hosts(
+            {SERVERS[0]: request(OTHER)}))
 
         self.assertTrue(self.release_due())
 
@@ -377,8 +401,8 @@ class TestDeferredReleases(claim_fixtures.TestCase):
         self.lose_the_answer()
         self.answer_again()
         other = self.make_claims(self.make_parts())
-        self.meanwhile = lambda: self.assertTrue(
-            other.claim(SERVERS[0], request(HOST)))
+        self.meanwhile = lambda: self.assertIsNone(
+            other.claim_hosts({SERVERS[0]: request(HOST)}))
 
         self.assertFalse(self.release_due())
         self.assertEqual({SERVERS[0]: [HOST]}, self.held())
@@ -395,7 +419,7 @@ class TestDeferredReleases(claim_fixtures.TestCase):
         self.client.fault = catch
         with self.parts.deadline.of_request(0.0), self.assertRaises(
                 exception.DatabaseUnreachable):
-            self.claims.claim(SERVERS[0], request(HOST))
+            self.claims.claim_hosts({SERVERS[0]: request(HOST)})
         self.claims.release()
         self.answer_again()
 

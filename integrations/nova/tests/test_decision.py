@@ -8,7 +8,6 @@ import tempfile
 import threading
 import time
 import types
-import unittest
 
 import fixtures
 import nova.conf
@@ -27,14 +26,16 @@ from cellsched.scheduler.drivers import filter_scheduler
 from cellsched.scheduler import recording
 from cellsched.scheduler import replay
 from cellsched.scheduler import requirements
+from cellsched.scheduler.selection import lane
+from cellsched.scheduler.selection.lane import Lane
 from cellsched.scheduler.selection import placer
 from cellsched.scheduler.selection import selector
 from cellsched.testing import builders
 from cellsched.weighers import resources
 from cellsched_nova import claims
 from cellsched_nova import configuration
-from cellsched_nova.decision import Chooser
 from cellsched_nova.decision import Components
+from cellsched_nova.decision import make_lane
 from cellsched_nova.decision import NOVA_TEXT
 from cellsched_nova.decision import RequestDecision
 from cellsched_nova import deployment
@@ -91,7 +92,8 @@ class Hosts:
         return set()
 
     def note_full(self, refusals):
-        pass
+        self.table.bound((each.provider, each.resource, each.amount - 1)
+                         for each in refusals)
 
     def follow_aggregates(self, context):
         pass
@@ -115,6 +117,9 @@ class Plugins:
     of_placement = pipeline.Pipeline([], [])
 
     def reads_traits(self, request):
+        return False
+
+    def reads_states(self, spec, aggregates):
         return False
 
     def on_columns(self, spec, states, more=()):
@@ -152,14 +157,28 @@ class Placement:
                           'provider_summaries': {}})
 
 
+def refusal(provider):
+    return exception.ClaimRefused(
+        consumer=SERVER, provider=provider, resource='MEMORY_MB', amount=1)
+
+
+def reserve(known, row, memory_mb):
+    hosts = known.view(time.time())
+    hosts.take(row, {'MEMORY_MB': memory_mb})
+    return known.reserve(hosts)
+
+
 class Store:
     """Accepts every claim, or raises an error."""
 
     def __init__(self):
         self.claims = []
         self.error = None
+        self.is_full = False
 
     def claim(self, claims, is_new=False):
+        if self.is_full:
+            raise refusal(claims[0].provider)
         if self.error is not None:
             raise self.error
         self.claims += claims
@@ -179,7 +198,7 @@ class TestCase(configuration_fixtures.TestCase):
             Hosts(builders.table(
                 host=['a', 'b'], nodename=['a', 'b'],
                 free_ram_mb=[1024, 2048])),
-            Plugins(), selector.SelectionPolicy(random.Random(0)),
+            make_lane(), Plugins(), selector.SelectionPolicy(random.Random(0)),
             requirements.UnsupportedRequirements(test_requests.READS),
             Manager(), Placement(), claims.ClaimComponents(
                 self.store, None, claims.DeferredReleases(
@@ -353,8 +372,7 @@ class TestRecord(TestCase):
         self.assertIn('it is away', self.recorded(self.spec()).reason)
 
     def test_hosts_with_refused_claims_are_named(self):
-        self.store.error = exception.ClaimRefused(
-            provider='p', resource='VCPU', amount=1, consumer=SERVER)
+        self.store.is_full = True
 
         self.assertEqual(['a', 'b'], sorted(
             self.recorded(self.spec()).examples['claims']))
@@ -423,8 +441,7 @@ class TestRecording(TestCase):
         def refuse(claims, is_new):
             if not refused:
                 refused.extend(claims)
-                raise exception.ClaimRefused(
-                    provider='p', resource='VCPU', amount=1, consumer=SERVER)
+                raise refusal(claims[0].provider)
             return len(claims)
 
         self.store.claim = refuse
@@ -497,12 +514,13 @@ class TestMetrics(TestCase):
     def test_claims_are_counted_by_result(self):
         self.assertEqual({'won': 1}, self.results('claims', self.spec()))
 
-        self.store.error = exception.ClaimRefused(
-            provider='p', resource='VCPU', amount=1, consumer=SERVER)
+        self.store.is_full = True
         self.assertEqual({'lost': 2}, self.results('claims', self.spec()))
 
+    def test_claim_without_an_answer_is_counted_as_failed(self):
         self.store.error = exception.DatabaseUnreachable(
             schema='claims', url='', reason='it is away')
+
         self.assertEqual({'failed': 1}, self.results('claims', self.spec()))
 
     def test_hosts_of_each_stage_are_counted(self):
@@ -646,8 +664,7 @@ class TestFreedCapacity(TestCase):
 
     def test_claims_that_may_be_refused_are_awaited_before_the_question(self):
         hosts = self.parts.hosts
-        pending = hosts.table.reserve(
-            hosts.table.view(time.time()), chosen=[(0, {'MEMORY_MB': 1})])
+        pending = reserve(hosts.table, 0, 1)
         watch, order = hosts.table.watch, []
 
         def end(make):
@@ -735,14 +752,11 @@ class TestPendingClaims(TestCase):
 
     def test_refused_claim_frees_its_host(self):
         def refuse():
-            raise exception.ClaimRefused(
-                consumer=SERVER, provider='b', resource='MEMORY_MB', amount=1)
+            raise refusal(self.parts.hosts.table['uuid'][1])
 
         self.assertRaises(
             nova_exception.NoValidHost, self.during, refuse)
         self.assertEqual([], self.parts.hosts.table.pending())
-        self.other()
-        self.assertEqual(1, len(self.store.claims))
 
     def test_error_of_a_claim_frees_its_host(self):
         def fail():
@@ -754,9 +768,7 @@ class TestPendingClaims(TestCase):
 
     def test_claim_that_is_refused_after_the_selection_refuses_nothing(self):
         hosts = self.parts.hosts
-        view = hosts.table.view(time.time())
-        reserved = hosts.table.reserve(
-            view, chosen=[(1, {'MEMORY_MB': 1500})])
+        reserved = reserve(hosts.table, 1, 1500)
         # It is called after the selection.
         hosts.refresh = lambda *args, **named: (
             hosts.table.rollback(reserved) and False)
@@ -771,26 +783,22 @@ class TestPendingClaims(TestCase):
         known = self.parts.hosts.table
         watch = known.watch
 
-        def reserve():
-            return known.reserve(known.view(time.time()), chosen=[
-                (1, {'MEMORY_MB': 1500})])
-
         def end_and_begin(make_watcher):
             watch(make_watcher)
             known.rollback(reserved)
-            reserved[:] = reserve()
+            reserved[:] = reserve(known, 1, 1500)
 
-        reserved = reserve()
+        reserved = reserve(known, 1, 1500)
         known.watch = end_and_begin
 
         self.other()
 
         self.assertEqual(1, len(self.store.claims))
 
-    def test_request_waits_for_a_claim_that_may_be_refused(self):
+    def test_request_waits_for_a_claim_that_fails(self):
         found = []
 
-        def refuse():
+        def fail():
             waiting = threading.Thread(target=lambda: found.append(
                 self.other()))
             watched = threading.Event()
@@ -799,14 +807,58 @@ class TestPendingClaims(TestCase):
             waiting.start()
             self.addCleanup(waiting.join)
             watched.wait(60)
-            raise exception.ClaimRefused(
-                consumer=SERVER, provider='b', resource='MEMORY_MB', amount=1)
+            raise exception.DatabaseUnreachable(
+                schema='claims', url='', reason='')
 
         watch = self.parts.hosts.table.watch
         self.assertRaises(
-            nova_exception.NoValidHost, self.during, refuse)
+            nova_exception.NoValidHost, self.during, fail)
         self.doCleanups()
         self.assertEqual(1, len(found))
+
+
+class TestLane(TestCase):
+    """Requests while the decision on another one takes long."""
+
+    def setUp(self):
+        super().setUp()
+        self.addCleanup(setattr, lane, 'WAIT_S', lane.WAIT_S)
+        lane.WAIT_S = 0.01
+        entered, self.ending = threading.Event(), threading.Event()
+        slow = RequestDecision(
+            self.parts, self.context, self.spec(), [SERVER], 0)
+
+        def wait():
+            entered.set()
+            self.ending.wait(60)
+            return False
+
+        slow.advance = wait
+        self.thread = threading.Thread(
+            target=lambda: self.parts.lane.take(slow))
+        self.parts = dataclasses.replace(self.parts, lane=Lane(
+            lambda request: request.advance(), lambda requests: None,
+            RequestDecision.undo))
+        self.thread.start()
+        self.addCleanup(self.thread.join)
+        self.addCleanup(self.ending.set)
+        entered.wait(60)
+
+    def test_request_is_refused_and_nothing_is_reserved(self):
+        with self.assertRaises(nova_exception.NoValidHost) as caught:
+            self.select(self.spec())
+
+        self.assertIsInstance(
+            caught.exception.__cause__, exception.ServiceBusy)
+        self.assertEqual([], self.parts.hosts.table.pending())
+        self.assertEqual([], self.store.claims)
+
+    def test_request_that_reads_host_states_does_not_wait(self):
+        self.parts.plugins.reads_states = lambda spec, aggregates: True
+
+        [[chosen]] = self.select(self.spec())
+
+        self.assertEqual('b', chosen.service_host)
 
 
 class TestChangedHosts(TestCase):
@@ -868,157 +920,3 @@ class TestClaimTimeout(TestCase):
 
         claiming, planned = waited
         self.assertEqual((True, 0.0), (0.0 < claiming <= 50.0, planned))
-
-
-class Whole:
-    """Claims all resources from the host."""
-
-    def __init__(self, **amounts):
-        self.chosen_nodes = []
-        self._amounts = amounts
-
-    def first(self, uuid):
-        return {'allocations': {uuid: {'resources': {
-            'VCPU': 1, 'MEMORY_MB': 512}}}, 'mappings': {'': [uuid]}}
-
-    def chosen(self, uuid, instance, request):
-        self.chosen_nodes.append(uuid)
-
-
-class ChooserTestCase(unittest.TestCase):
-
-    def setUp(self):
-        # The last host has most memory.
-        self.hosts = builders.hosts(free_ram_mb=[1024, 2048, 4096])
-        self.uuids = list(self.hosts['uuid'])
-        self.claimed = []
-        self.full = set()
-
-    def claim(self, instance, allocation_request):
-        [uuid] = allocation_request['allocations']
-        self.claimed.append((instance, uuid))
-        return uuid not in self.full
-
-    def chooser(self, offers=None):
-        return Chooser(
-            pipeline.Pipeline([], [builders.plugin(resources.RAMWeigher)]),
-            selector.SelectionPolicy(random.Random(0)), self.hosts,
-            builders.request(), offers or Whole(), self.claim)
-
-
-class TestChooser(ChooserTestCase):
-
-    def test_best_host_is_claimed(self):
-        self.assertTrue(self.chooser().choose('a', last=True))
-        self.assertEqual([('a', self.uuids[2])], self.claimed)
-
-    def test_host_with_a_refused_claim_is_skipped(self):
-        self.full.add(self.uuids[2])
-        chooser = self.chooser()
-
-        self.assertTrue(chooser.choose('a', last=True))
-        self.assertEqual(
-            [('a', self.uuids[2]), ('a', self.uuids[1])], self.claimed)
-        self.assertEqual([self.uuids[2]], chooser.refused)
-
-    def test_no_host_is_selected_if_all_claims_are_refused(self):
-        self.full.update(self.uuids)
-        chooser = self.chooser()
-
-        self.assertFalse(chooser.choose('a', last=True))
-        self.assertIn('3 lost their room',
-                      chooser.diagnosis([], 1).text())
-
-    def test_next_instance_sees_the_claim_of_the_previous_one(self):
-        self.hosts = builders.hosts(free_ram_mb=[4000, 4096])
-        self.uuids = list(self.hosts['uuid'])
-        chooser = self.chooser()
-
-        self.assertTrue(chooser.choose('a', last=False))
-        self.assertTrue(chooser.choose('b', last=True))
-        self.assertEqual([('a', self.uuids[1]), ('b', self.uuids[0])],
-                         self.claimed)
-
-    def test_host_without_a_possible_claim_is_skipped(self):
-        offers = Whole()
-        first = offers.first
-        offers.first = lambda uuid: (
-            None if uuid == self.uuids[2] else first(uuid))
-
-        self.assertTrue(self.chooser(offers).choose('a', last=True))
-        self.assertEqual([('a', self.uuids[1])], self.claimed)
-
-    def test_alternates_are_in_the_cell_of_the_selected_host(self):
-        self.hosts = builders.hosts(
-            free_ram_mb=[512, 1024, 2048, 4096, 1536],
-            cell=['x', 'x', 'y', 'x', 'x'])
-        chooser = self.chooser()
-        chooser.choose('a', last=True)
-
-        [[chosen, *alternates]] = chooser.with_alternates(2)
-
-        self.assertEqual(3, chosen.row)
-        self.assertEqual([4, 1], [each.row for each in alternates])
-
-    def chosen_rows(self, alternates):
-        """Return the rows of two instances, with their alternates."""
-        self.hosts = builders.hosts(free_ram_mb=[600, 4096, 4000])
-        chooser = self.chooser()
-        chooser.choose('a', last=False)
-        chooser.choose('b', last=True)
-        return [[each.row for each in place]
-                for place in chooser.with_alternates(alternates)]
-
-    def test_alternates_are_hosts_that_no_instance_has(self):
-        self.assertEqual([[1, 0], [2, 0]], self.chosen_rows(1))
-
-    def test_hosts_of_other_instances_are_the_last_alternates(self):
-        self.assertEqual([[1, 0, 2], [2, 0, 1]], self.chosen_rows(5))
-
-
-class TestChosenRecord(ChooserTestCase):
-
-    def test_record_has_the_two_best_hosts_and_their_weights(self):
-        chooser = self.chooser()
-        chooser.choose('a', last=False)
-        chooser.choose('b', last=True)
-
-        first, other = chooser.decision().picks
-
-        hosts = self.hosts['host']
-        self.assertEqual(
-            ('a', 3, hosts[2], hosts[1], ['RAMWeigher']),
-            (first.instance, first.candidates, first.first.host,
-             first.second.host, [each.by for each in first.first.shares]))
-        self.assertEqual(('b', None), (other.instance, other.second))
-        self.assertEqual([[], []], [first.first.providers,
-                                    other.first.providers])
-
-    def test_record_has_the_providers_of_a_claim_on_several(self):
-        offers = Whole()
-        offers.first = lambda uuid: {
-            'allocations': {
-                'child': {'resources': {'VGPU': 1}},
-                uuid: {'resources': {'VCPU': 1}}},
-            'mappings': {'': [uuid], '_GPU': ['child']}}
-        chooser = Chooser(
-            pipeline.Pipeline([], []),
-            selector.SelectionPolicy(random.Random(0)), self.hosts,
-            builders.request(), offers, lambda *arguments: True)
-        chooser.choose('a', last=True)
-
-        [pick] = chooser.decision().picks
-
-        self.assertEqual([
-            ('', self.uuids[0], pick.first.node, {'VCPU': 1}),
-            ('_GPU', 'child', None, {'VGPU': 1})],
-            [tuple(each.values()) for each in pick.first.providers])
-
-    def test_record_names_hosts_with_refused_claims(self):
-        self.full.update(self.uuids)
-        chooser = self.chooser()
-        chooser.choose('a', last=True)
-
-        # In the order of the refusals.
-        self.assertEqual({'claims': list(self.hosts['host'])[::-1]},
-                         chooser.examples())

@@ -130,6 +130,46 @@ class TestEnabledPlugins(configuration_fixtures.TestCase):
 
         self.assertEqual([], self.asked)
 
+    def reads_states(self, nova_filters=(), nova_weighers=(), **metadata):
+        plugins = enabled_plugins.EnabledPlugins(
+            self.conf, nova_filters, nova_weighers)
+        return plugins.reads_states(self.spec, {
+            1: nova_objects.Aggregate(metadata=metadata)})
+
+    def test_decision_on_columns_reads_no_states(self):
+        self.assertFalse(self.reads_states(
+            [compute_filter.ComputeFilter(),
+             numa_topology_filter.NUMATopologyFilter()],
+            [ram.RAMWeigher(), image_props.ImagePropertiesWeigher()]))
+
+    def test_row_plugins_read_states(self):
+        self.assertTrue(self.reads_states([BigFilter()]))
+        self.assertTrue(self.reads_states([], [NameWeigher()]))
+        self.assertTrue(self.reads_states(
+            [], [image_props.ImagePropertiesWeigher()],
+            image_props_weight_multiplier='2'))
+
+    def test_host_whose_candidates_were_removed_is_rejected(self):
+        candidate = {'allocations': {}}
+
+        class Remover(filters.BaseHostFilter):
+            def host_passes(self, host_state, spec_obj):
+                if host_state.label == 'bad':
+                    host_state.allocation_candidates.clear()
+                return True
+
+        states = enabled_plugins.HostStates(
+            self.read, dict.fromkeys(self.hosts['uuid'], [candidate]))
+        plugins = enabled_plugins.EnabledPlugins(self.conf, [Remover()], [])
+
+        found = plugins.on_candidates(self.spec, states).candidates(
+            self.hosts, builders.request())
+
+        self.assertEqual(['c'], [
+            self.hosts['host'][row] for row in found.filtered.rows[
+                slice(None) if found.filtered.mask is None
+                else found.filtered.mask]])
+
     def test_each_host_state_has_its_own_candidates(self):
         uuid = self.hosts['uuid'][0]
         candidate = {'allocations': {uuid: {'resources': {'VCPU': 1}}}}
