@@ -101,16 +101,6 @@ class OtherProviders:
         self.sharing = {**self.sharing, uuid: dataclasses.replace(
             self.sharing[uuid], available=remaining, units=units)}
 
-    def available(self, uuid: str, resource: str) -> float:
-        """Return the available amount of a sharing provider.
-
-        :param resource: the resource class, or its name in an allocation:
-            ``CLASS@uuid``
-        """
-        provider = self.sharing.get(uuid)
-        return 0.0 if provider is None else provider.available.get(
-            resource.partition(columns.AT)[0], 0.0)
-
     def add(self, name: str, amount: float) -> bool:
         """Add to the available amount of a sharing provider.
 

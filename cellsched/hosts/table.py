@@ -55,10 +55,6 @@ _GROWTH = 1.125
 _IDLE_MAX, _IDLE_HOSTS_MAX = 16, 2_000_000
 
 
-#: The nodes that a decision takes, with the resources and the time.
-_Taken = Sequence[tuple[str, tuple[tuple[str, int], ...], float]]
-
-
 @dataclasses.dataclass(eq=False)
 class PendingAllocation:
     """The resources that one instance takes on the host selected for it.
@@ -98,13 +94,6 @@ class PendingAllocation:
     def is_doubtful(self) -> bool:
         """True if views may leave it out; see :meth:`HostTable.view`."""
         return self.maybe_reported or not (self.claimed or self.is_last)
-
-    def amount(self, resource: str, count_doubtful: bool) -> int:
-        """Return the amount of a resource class, or 0 if it is not counted."""
-        if self.is_doubtful and not count_doubtful:
-            return 0
-        return sum(amount for name, amount in self.resources
-                   if name == resource)
 
 
 class HostTable:
@@ -294,52 +283,31 @@ class HostTable:
 
     # Reservations.
 
-    def reserve(
-        self, hosts: host_view.Hosts,
-        chosen: Sequence[tuple[int, Mapping[str, int]]] | None = None,
-    ) -> list[PendingAllocation]:
-        """Add the allocations of a view to the overlay, for all decisions.
+    def reserve(self, hosts: host_view.Hosts) -> list[PendingAllocation]:
+        """Add what a view has taken to the overlay, for all decisions.
 
-        Each decision that begins after this one subtracts them.
-
-        :param chosen: rows of the view, and amounts by resource class; None
-            for those that the view has taken
+        Each decision that begins after this one subtracts it.
         """
-        with self._lock:
-            return self._reserve(hosts.columns, _taken(hosts, chosen))
-
-    def reserve_if_free(
-        self, hosts: host_view.Hosts,
-        chosen: Sequence[tuple[int, Mapping[str, int]]] | None = None,
-    ) -> list[PendingAllocation] | None:
-        """Reserve hosts as :meth:`reserve`, if they have the capacity now.
-
-        :returns: None, with nothing reserved, if a host has not
-        """
-        taken = _taken(hosts, chosen)
-        with self._lock:
-            if self._is_behind(hosts.columns) and not self._has_capacity(
-                    taken, hosts.columns.discounted is None):
-                return None
-            return self._reserve(hosts.columns, taken)
-
-    def _reserve(
-        self, columns: host_view.MergedColumns, taken: _Taken
-    ) -> list[PendingAllocation]:
+        columns = hosts.columns
+        uuids = columns.snapshot.columns['uuid']
         is_last = columns.discounted is not None
-        allocations = [
-            PendingAllocation(node, resources, at,
-                              self._given(node, resources), is_last=is_last)
-            for node, resources, at in taken]
-        self._doubts += len(allocations)
-        snapshot = self._published
-        for allocation in allocations:
-            self._pending.setdefault(allocation.node, []).append(allocation)
-            row = snapshot.rows.get(allocation.node)
-            if row is not None:
-                snapshot.overlay.append((
-                    row, host_view.changes(allocation.resources)))
-        return allocations
+        with self._lock:
+            allocations = []
+            for row, amounts in columns.taken:
+                node, resources = uuids[row], tuple(amounts.items())
+                allocations.append(PendingAllocation(
+                    node, resources, hosts.now, self._given(node, resources),
+                    is_last=is_last))
+            self._doubts += len(allocations)
+            snapshot = self._published
+            for allocation in allocations:
+                self._pending.setdefault(
+                    allocation.node, []).append(allocation)
+                current = snapshot.rows.get(allocation.node)
+                if current is not None:
+                    snapshot.overlay.append((
+                        current, host_view.changes(allocation.resources)))
+            return allocations
 
     def rollback(self, allocations: Iterable[PendingAllocation]) -> None:
         """Undo the reservation of allocations that are not confirmed."""
@@ -404,42 +372,6 @@ class HostTable:
     def _unclaimed(self) -> Iterator[PendingAllocation]:
         return (each for allocations in self._pending.values()
                 for each in allocations if not each.claimed)
-
-    def _is_behind(self, columns: host_view.MergedColumns) -> bool:
-        """Return whether the table changed since the columns were updated."""
-        snapshot = self._published
-        return (columns.snapshot is not snapshot or self._changed
-                or columns.position < len(snapshot.overlay))
-
-    def _has_capacity(
-        self, taken: _Taken, count_doubtful: bool
-    ) -> bool:
-        requested: dict[tuple[str, str], int] = {}
-        for node, resources, _ in taken:
-            for resource, amount in resources:
-                key = (node, resource)
-                requested[key] = requested.get(key, 0) + amount
-        return all(self._available(*key, count_doubtful) >= amount
-                   for key, amount in requested.items())
-
-    def _available(
-        self, node: str, resource: str, count_doubtful: bool
-    ) -> float:
-        """Return the amount available on a host after all reservations."""
-        if host_columns.AT in resource:
-            uuid = host_columns.sharing_provider(resource)
-            if uuid is not None:
-                return self._others.available(uuid, resource) - sum(
-                    allocation.amount(resource, count_doubtful)
-                    for allocations in self._pending.values()
-                    for allocation in allocations)
-        row = self._rows.get(node)
-        column = self._columns.get(host_columns.AVAILABLE + resource)
-        if row is None or column is None:
-            return 0.0
-        return float(column[row]) - sum(
-            allocation.amount(resource, count_doubtful)
-            for allocation in self._pending.get(node, ()))
 
     def _given(
         self, node: str, resources: tuple[tuple[str, int], ...]
@@ -886,16 +818,6 @@ class HostTable:
             if number:
                 self._places = {**self._places, resource: (
                     *self._places.get(resource, ()), int(number))}
-
-
-def _taken(
-    hosts: host_view.Hosts,
-    chosen: Sequence[tuple[int, Mapping[str, int]]] | None,
-) -> _Taken:
-    uuids = hosts.columns.snapshot.columns['uuid']
-    return [(uuids[row], tuple(resources.items()), hosts.now)
-            for row, resources in (
-                hosts.columns.taken if chosen is None else chosen)]
 
 
 def _remaining(

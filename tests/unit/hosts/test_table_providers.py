@@ -33,12 +33,12 @@ def rooms(made):
 
 
 def take(made, row, **amounts):
-    """Note that a server takes something; return the allocations, or None."""
+    """Reserve what a server takes; return the allocations."""
     hosts = made.view(builders.NOW)
     hosts.take(row, {
         {'one': 'VGPU@1', 'two': 'VGPU@2', 'pool': f'DISK_GB@{POOL}'}[name]:
         amount for name, amount in amounts.items()})
-    return made.reserve_if_free(hosts)
+    return made.reserve(hosts)
 
 
 class TestUsages(base.TestCase):
@@ -143,22 +143,6 @@ class TestTakings(base.TestCase):
 
         self.assertEqual(4, rooms(self.table)['b1'])
         self.assertEqual(4, rooms(self.table)[POOL])
-
-    def test_pool_is_not_noted_twice_by_different_hosts(self):
-        one, other = (self.table.view(builders.NOW) for _ in range(2))
-        for row, hosts in enumerate((one, other)):
-            hosts.take(row, {f'DISK_GB@{POOL}': 3})
-
-        self.assertIsNotNone(self.table.reserve_if_free(one))
-        self.assertIsNone(self.table.reserve_if_free(other))
-
-    def test_child_is_not_noted_beyond_its_room(self):
-        one, other = (self.table.view(builders.NOW) for _ in range(2))
-        for hosts in (one, other):
-            hosts.take(0, {'VGPU@2': 3})
-
-        self.assertIsNotNone(self.table.reserve_if_free(one))
-        self.assertIsNone(self.table.reserve_if_free(other))
 
     def test_providers_that_were_told_of_meanwhile_are_in_doubt(self):
         for told in ('a2', POOL):

@@ -46,13 +46,6 @@ class TestBound(base.TestCase):
         hosts.publish()
         self.assertEqual([28, 32], available(hosts, 'VCPU'))
 
-    def test_selected_host_with_a_lower_bound_is_not_reserved(self):
-        hosts = made('a')
-        seen = hosts.view(0.0)
-        hosts.bound([('a', 'VCPU', 0)])
-
-        self.assertIsNone(hosts.reserve_if_free(seen, [(0, {'VCPU': 1})]))
-
     def test_confirmed_claim_counts_before_the_bound(self):
         hosts = made('a')
         allocation.take(hosts, 0, {'VCPU': 30})
@@ -420,32 +413,14 @@ class TestTakings(base.TestCase):
         # Nobody said yet whether the claim store has what was noted.
         self.assertEqual([5, 0], view['vcpus_used'].tolist())
 
-    def test_choice_without_room_is_not_noted(self):
-        view = self.choose(0)
-        self.hosts.set_usage('x', {'VCPU': 1}, {}, 0)
+    def test_allocation_of_a_dropped_host_is_read_again(self):
         gone = self.choose(1)
         self.hosts.drop(['y'])
 
-        self.assertIsNone(self.hosts.reserve_if_free(view))
-        self.assertIsNone(self.hosts.reserve_if_free(gone))
-
-        self.assertEqual([1], available(self.hosts, 'VCPU'))
-        self.assertEqual(1, len(self.hosts.reserve(view)))
-        self.assertEqual([-1], available(self.hosts, 'VCPU'))
         [allocation] = self.hosts.reserve(gone)
+
         self.assertEqual(['y'], self.hosts.confirm([allocation]))
         self.hosts.expire(9e9)
-
-    def test_all_that_a_request_takes_of_a_host_has_to_fit(self):
-        view = self.choose(0, 0)
-        self.hosts.set_usage('x', {
-            'VCPU': 3, 'MEMORY_MB': 9999, 'DISK_GB': 99}, {}, 0)
-
-        self.assertIsNone(self.hosts.reserve_if_free(view))
-        self.hosts.set_usage('x', {
-            'VCPU': 4, 'MEMORY_MB': 9999, 'DISK_GB': 99}, {}, 0)
-        self.assertEqual(
-            2, len(self.hosts.reserve_if_free(view)))
 
     def test_usage_of_the_store_replaces_confirmed_allocations(self):
         allocations = self.hosts.reserve(self.choose(0))
@@ -497,19 +472,6 @@ class TestTakings(base.TestCase):
 
         hosts = self.hosts.view(10.0, count_doubtful=False)
         self.assertEqual([2, 0], hosts['vcpus_used'].tolist())
-
-    def test_room_is_looked_for_as_it_was_seen(self):
-        self.hosts.set_usage('x', _ROOM, {}, 0)
-        self.hosts.reserve(self.choose(0))
-        self.hosts.set_usage('x', _ROOM, {'VCPU': 2}, 1)
-        for expected in (True, False):
-            hosts = self.hosts.view(10.0, count_doubtful=False)
-            hosts.take(0, {'VCPU': 2})
-            # Somebody else chooses the host meanwhile.
-            self.hosts.put(['y'], {'vcpus_used': 1})
-
-            self.assertEqual(
-                expected, self.hosts.reserve_if_free(hosts) is not None)
 
     def test_what_is_chosen_is_waited_for_until_it_is_confirmed_or_undone(
             self):
