@@ -140,8 +140,6 @@ class HostTable:
         self._inflight_builds = InflightBuilds()
         # Allocations that are in the overlay only, by node.
         self._pending: dict[str, list[PendingAllocation]] = {}
-        #: How often an allocation could be rolled back or counted twice.
-        self._doubts = 0
         self._others = OtherProviders()
         # The numbers of child providers with a column, by resource class.
         self._places: Mapping[str, tuple[int, ...]] = {}
@@ -203,6 +201,7 @@ class HostTable:
     def view(
         self, now: float, located: Mapping[str, str] | None = None,
         count_doubtful: bool = True,
+        doubtful: list[PendingAllocation] | None = None,
     ) -> host_view.Hosts:
         """Return the hosts for one request.
 
@@ -213,13 +212,22 @@ class HostTable:
             look fuller than they are; if not, the claim store refuses the
             excess. Those reserved in a view without doubtful allocations are
             subtracted in any case
+        :param doubtful: a list that receives the allocations of other requests
+            that may be rolled back, or that the reported usage may already
+            include
         """
-        if count_doubtful:
+        if count_doubtful and doubtful is None:
             columns = self._columns_of(self.snapshot)
         else:
             with self._lock:
                 columns = self._columns_of(self.snapshot)
-                columns.discount(self._doubted(columns.snapshot))
+                if not count_doubtful:
+                    columns.discount(self._doubted(columns.snapshot))
+                if doubtful is not None:
+                    doubtful += (
+                        each for allocations in self._pending.values()
+                        for each in allocations
+                        if each.maybe_reported or not each.claimed)
         return host_view.Hosts(columns, now, dict(located or {}))
 
     def _columns_of(self, snapshot: Snapshot) -> host_view.MergedColumns:
@@ -298,7 +306,6 @@ class HostTable:
                 allocations.append(PendingAllocation(
                     node, resources, hosts.now, self._given(node, resources),
                     is_last=is_last))
-            self._doubts += len(allocations)
             snapshot = self._published
             for allocation in allocations:
                 self._pending.setdefault(
@@ -343,35 +350,23 @@ class HostTable:
     def pending(self) -> list[PendingAllocation]:
         """Return the allocations that are neither confirmed nor undone."""
         with self._lock:
-            return list(self._unclaimed())
+            return [each for allocations in self._pending.values()
+                    for each in allocations if not each.claimed]
 
-    def settled(self) -> int | None:
-        """Return a number, or None while the table is not settled.
-
-        While it returns the same number, views of the table count no
-        allocation that may be rolled back, or that the reported usage may
-        already include.
-        """
-        with self._lock:
-            if any(not each.claimed or each.maybe_reported
-                   for allocations in self._pending.values()
-                   for each in allocations):
-                return None
-            return self._doubts
-
-    def watch(self, make_watcher: Callable[[], Callable[[], None]]) -> None:
-        """Watch all allocations that are neither confirmed nor rolled back.
+    def watch(
+        self, allocations: Iterable[PendingAllocation],
+        make_watcher: Callable[[], Callable[[], None]],
+    ) -> None:
+        """Watch those allocations that are neither confirmed nor rolled back.
 
         :param make_watcher: called once for each of them; returns the callback
             for when it is confirmed or rolled back. Neither may block
         """
         with self._lock:
-            for allocation in self._unclaimed():
-                allocation.watchers.append(make_watcher())
-
-    def _unclaimed(self) -> Iterator[PendingAllocation]:
-        return (each for allocations in self._pending.values()
-                for each in allocations if not each.claimed)
+            for each in allocations:
+                if not each.claimed and each in self._pending.get(
+                        each.node, ()):
+                    each.watchers.append(make_watcher())
 
     def _given(
         self, node: str, resources: tuple[tuple[str, int], ...]
@@ -599,7 +594,6 @@ class HostTable:
                     self._fold(reported=uuid)
                     for allocation in self._pending.get(uuid, ()):
                         allocation.maybe_reported = True
-                        self._doubts += 1
                 rows.append(row)
                 of_hosts.append(usage)
             if rows:
@@ -676,7 +670,6 @@ class HostTable:
             for allocation in allocations:
                 if uuid in allocation.providers:
                     allocation.maybe_reported = True
-                    self._doubts += 1
         self._changed = True
         if not node:
             self._others.set_available(uuid, remaining, units)

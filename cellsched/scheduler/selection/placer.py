@@ -119,8 +119,8 @@ class PlacementAttempt:
     :param is_known: whether no newer facts can be read if the selection finds
         no hosts
     :param is_last: whether the request fails then
-    :param settled: the state of the table before the selection, if the facts
-        are known; see :meth:`cellsched.hosts.table.HostTable.settled`
+    :param doubtful: the allocations of other requests that the selection
+        counted although they may be rolled back, if the facts are known
     :param why: the diagnosis of the hosts; None if no error can need it
     :param decision: the record of the decision
     :param allocations: the reservations in the table
@@ -158,7 +158,7 @@ class PlacementAttempt:
     held: Holdings = dataclasses.field(default_factory=dict)
     is_known: bool = False
     is_last: bool = False
-    settled: int | None = None
+    doubtful: list[PendingAllocation] | None = None
     why: diagnosis.Diagnosis | None = None
     decision: decision_record.Decision = dataclasses.field(
         init=False, repr=False)
@@ -498,9 +498,9 @@ class Placer:
         If an instance has no host, nothing is reserved.
         """
         table = self.loader.table
-        attempt.settled = table.settled() if attempt.is_known else None
+        attempt.doubtful = [] if attempt.is_known else None
         hosts = table.view(self.clock.steady(), attempt.located.nodes,
-                           attempt.counts_doubtful)
+                           attempt.counts_doubtful, attempt.doubtful)
         try:
             selector = Selector(
                 attempt.pipeline,
@@ -548,9 +548,7 @@ class Placer:
         if complete:
             is_last = bool(attempt.refusals) or self.attempts_max == 1
         else:
-            is_last = attempt.is_last or (
-                attempt.settled is not None
-                and attempt.settled == self.loader.table.settled())
+            is_last = attempt.is_last or attempt.doubtful == []
         attempt.why = selector.diagnosis(
             self.loader.silent, len(uuids), self.loader.left_out()
         ) if is_last else None
@@ -563,7 +561,7 @@ class Placer:
             attempt.decision.examples = selector.examples()
 
     def _select_after_pending(self, attempt: PlacementAttempt) -> None:
-        """Wait for pending claims, then select again.
+        """Wait for the pending claims of the last selection; select again.
 
         A pending claim must not cause NoValidHost. If the last selection
         counted none, the request fails at once. If the table can be larger,
@@ -578,7 +576,8 @@ class Placer:
             return self._refuse(attempt)
         # 1. Wait until each pending claim is confirmed or rolled back.
         if attempt.claim:
-            await_pending(self.loader.table, self.clock, PENDING_S)
+            await_ends(self.loader.table, attempt.doubtful or (), self.clock,
+                       PENDING_S)
         # 2. Select again, and count no claim that became pending meanwhile.
         # The claim store arbitrates, if it is asked.
         attempt.asked_at = self.clock.monotonic()
@@ -948,17 +947,18 @@ def _holdings(held: existing_claims.Held) -> Holdings:
     return {name: amounts_of(claims) for name, claims in held.items()}
 
 
-def await_pending(
-    table: HostTable, clock: Clock, timeout_s: float
+def await_ends(
+    table: HostTable, allocations: Iterable[PendingAllocation], clock: Clock,
+    timeout_s: float,
 ) -> None:
-    """Wait until each pending claim is confirmed or rolled back."""
+    """Wait until each allocation is confirmed or rolled back."""
     events = []
 
     def watcher() -> Callable[[], None]:
         events.append(clock.event())
         return events[-1].set
 
-    table.watch(watcher)
+    table.watch(allocations, watcher)
     deadline = clock.monotonic() + timeout_s
     for event in events:
         event.wait(max(deadline - clock.monotonic(), 0))

@@ -213,10 +213,10 @@ class RequestDecision:
         self._alternates = alternates
         self._asked_at = time.monotonic()
         self._request: Any = None
-        # The number of host reads at the last selection, and the state of
-        # the table; see HostTable.settled.
+        # The number of host reads at the last selection, and the allocations
+        # that it counted although they may be rolled back.
         self._readings = 0
-        self._settled: int | None = None
+        self._doubtful: list[table.PendingAllocation] = []
         # See HostTable.view.
         self._counts_doubtful = True
         # The refusals since the hosts were read.
@@ -474,7 +474,7 @@ class RequestDecision:
             # 2. A claim that ended after the selection may have been counted
             #    in it. Placement arbitrates between this claim and those that
             #    are pending.
-            if self._settled is None or self._settled != hosts.table.settled():
+            if self._doubtful:
                 self._await_pending()
                 self._counts_doubtful = not self._claiming
                 yield
@@ -494,8 +494,9 @@ class RequestDecision:
         return hosts.readings != self._readings
 
     def _await_pending(self) -> None:
-        placer.await_pending(
-            self._parts.hosts.table, clock.Clock(), min(
+        """Wait until the claims end that the last selection counted."""
+        placer.await_ends(
+            self._parts.hosts.table, self._doubtful, clock.Clock(), min(
                 placer.PENDING_S, self._deadline.remaining_s()))
 
     def _rebuild(self) -> list[list[Any]]:
@@ -730,13 +731,13 @@ class RequestDecision:
         known.claimed(claimed.writes)
 
     def _view(self, located: dict[str, str] | None = None) -> view.Hosts:
-        # The counters are read before, so that a read or a claim that ends
-        # meanwhile counts as new.
+        # The counter is read before, so that a read that ends meanwhile
+        # counts as new.
         self._readings = self._parts.hosts.readings
-        self._settled = self._parts.hosts.table.settled()
+        self._doubtful = []
         return self._parts.hosts.table.view(
             timeutils.utcnow_ts(microsecond=True), located,
-            self._counts_doubtful)
+            self._counts_doubtful, self._doubtful)
 
     def _states(
         self, candidates_: dict[str, list[Any]]

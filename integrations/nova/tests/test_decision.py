@@ -667,8 +667,8 @@ class TestFreedCapacity(TestCase):
         pending = reserve(hosts.table, 0, 1)
         watch, order = hosts.table.watch, []
 
-        def end(make):
-            watch(make)
+        def end(allocations, make):
+            watch(allocations, make)
             order.append('awaited')
             hosts.table.rollback(pending)
 
@@ -783,8 +783,8 @@ class TestPendingClaims(TestCase):
         known = self.parts.hosts.table
         watch = known.watch
 
-        def end_and_begin(make_watcher):
-            watch(make_watcher)
+        def end_and_begin(allocations, make_watcher):
+            watch(allocations, make_watcher)
             known.rollback(reserved)
             reserved[:] = reserve(known, 1, 1500)
 
@@ -802,8 +802,8 @@ class TestPendingClaims(TestCase):
             waiting = threading.Thread(target=lambda: found.append(
                 self.other()))
             watched = threading.Event()
-            self.parts.hosts.table.watch = lambda make: (
-                watch(make), watched.set())
+            self.parts.hosts.table.watch = lambda allocations, make: (
+                watch(allocations, make), watched.set())
             waiting.start()
             self.addCleanup(waiting.join)
             watched.wait(60)

@@ -151,15 +151,10 @@ class TestTakings(base.TestCase):
 
             self.assertEqual(
                 ['a', 'a2', POOL], self.table.confirm(allocations))
-            self.assertIsNone(self.table.settled())
-
-    def test_doubt_that_is_over_changes_the_number_of_the_settled_table(self):
-        allocations = take(self.table, 0, pool=1)
-        self.table.set_usage(POOL, {'DISK_GB': 4}, {}, 0)
-        self.table.rollback(allocations)
-
-        # The reservation, and the report.
-        self.assertEqual(2, self.table.settled())
+            doubtful = []
+            self.table.reuse(self.table.view(
+                builders.NOW, doubtful=doubtful))
+            self.assertEqual(allocations, doubtful)
 
     def test_others_are_not_in_doubt(self):
         allocations = take(self.table, 0, two=1)

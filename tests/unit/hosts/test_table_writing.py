@@ -363,29 +363,32 @@ class TestTakings(base.TestCase):
 
         self.assertEqual(before, self.contents())
 
-    def test_table_is_settled_while_no_allocation_can_be_undone(self):
-        self.assertEqual(0, self.hosts.settled())
+    def doubtful(self):
+        """Return the allocations of others that a view counts in doubt."""
+        found = []
+        self.hosts.reuse(self.hosts.view(10.0, doubtful=found))
+        return found
+
+    def test_allocation_is_doubtful_until_it_is_confirmed(self):
+        self.assertEqual([], self.doubtful())
 
         allocations = self.hosts.reserve(self.choose(1))
-        self.assertIsNone(self.hosts.settled())
+        self.assertEqual(allocations, self.doubtful())
 
         self.hosts.confirm(allocations)
-        self.assertEqual(1, self.hosts.settled())
+        self.assertEqual([], self.doubtful())
 
-        self.hosts.rollback(self.hosts.reserve(self.choose(1)))
-        self.assertEqual(2, self.hosts.settled())
-
-    def test_allocation_that_may_be_reported_is_not_settled(self):
+    def test_allocation_that_may_be_reported_is_doubtful(self):
         allocations = self.hosts.reserve(self.choose(1))
         self.hosts.set_usages([
             (each.node, {'VCPU': 30}, {}, 1, {}) for each in allocations])
         self.hosts.confirm(allocations)
 
         self.assertTrue(allocations[0].maybe_reported)
-        self.assertIsNone(self.hosts.settled())
+        self.assertEqual(allocations, self.doubtful())
 
         self.hosts.rollback(allocations)
-        self.assertEqual(2, self.hosts.settled())
+        self.assertEqual([], self.doubtful())
 
     def test_view_stays_as_it_was(self):
         view = self.choose()
@@ -485,7 +488,7 @@ class TestTakings(base.TestCase):
                 number = next(numbers)
                 return lambda: told.append((name, number))
 
-            self.hosts.watch(watcher)
+            self.hosts.watch([*one, *other], watcher)
 
         watch('all')
         self.hosts.confirm(one)

@@ -96,22 +96,23 @@ class TestStaleTable(schedulers.PlacingTestCase):
 
         self.assertEqual((2, 1), (choose.call_count, diagnosis.call_count))
 
-    def test_reservation_made_during_the_last_selection_refuses_nobody(self):
+    def test_reservation_before_the_last_selection_refuses_nobody(self):
         made = self.loader.table
-        settled, watch = made.settled, made.watch
+        view, watch = made.view, made.watch
         reserved = []
 
-        def settled_before_a_reservation():
-            before = settled()
+        def view_after_a_reservation(*args, **named):
             if not reserved:
+                reserved.append(None)
                 self.release_and_reserve(reserved)
-            return before
+                del reserved[0]
+            return view(*args, **named)
 
-        def watch_until_it_is_rolled_back(make_watcher):
-            watch(make_watcher)
+        def watch_until_it_is_rolled_back(allocations, make_watcher):
+            watch(allocations, make_watcher)
             made.rollback(reserved)
 
-        self.replace(made, 'settled', settled_before_a_reservation)
+        self.replace(made, 'view', view_after_a_reservation)
         self.replace(made, 'watch', watch_until_it_is_rolled_back)
 
         self.assertEqual([['b2']], schedulers.hosts(self.place()))
@@ -122,8 +123,8 @@ class TestStaleTable(schedulers.PlacingTestCase):
         reserved, waits = [], []
         self.release_and_reserve(reserved)
 
-        def watch_until_another_one_is_made(make_watcher):
-            watch(make_watcher)
+        def watch_until_another_one_is_made(allocations, make_watcher):
+            watch(allocations, make_watcher)
             made.rollback([reserved.pop()])
             waits.append(reserved)
             self.release_and_reserve(reserved)
