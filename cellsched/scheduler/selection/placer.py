@@ -22,8 +22,6 @@ from cellsched.clock import Clock
 from cellsched.context import RequestContext
 from cellsched import exception
 from cellsched.host_manager.source import HostSource
-from cellsched.hosts.table import HostTable
-from cellsched.hosts.table import PendingAllocation
 from cellsched import metrics
 from cellsched.metrics import Metrics
 from cellsched import migrations
@@ -34,6 +32,7 @@ from cellsched.scheduler.explanation import diagnosis
 from cellsched.scheduler import recording
 from cellsched.scheduler import request_validation
 from cellsched.scheduler import requirements
+from cellsched.scheduler.selection.attempt import Attempt
 from cellsched.scheduler.selection.claims import amounts_of
 from cellsched.scheduler.selection.claims import ClaimQueue
 from cellsched.scheduler.selection.claims import ClaimRefusals
@@ -88,9 +87,6 @@ Choice = Mapping[str, ChosenHost]
 #: Claimed amounts by consumer, provider and resource class.
 Holdings = Mapping[str, Mapping[str, Mapping[str, int]]]
 
-#: Seconds to wait for pending claims of other requests.
-PENDING_S = 10.0
-
 #: The results of requests that fail, in the metrics.
 _RESULTS = (
     (exception.NoValidHost, metrics.NO_VALID_HOST),
@@ -99,7 +95,7 @@ _RESULTS = (
 
 
 @dataclasses.dataclass(eq=False)
-class PlacementAttempt:
+class PlacementAttempt(Attempt):
     """The state of one request while the placer selects and claims hosts.
 
     The first fields are the input. Each round replaces the result fields.
@@ -111,29 +107,21 @@ class PlacementAttempt:
     :param reserve: False to select hosts without a reservation in the table
     :param refusals: the refusals of the claim store in earlier rounds
     :param located: the locations of the instances, and the claims they hold
-    :param places: the host and alternates of each instance; empty if an
-        instance has no host
     :param held: the amounts of these claims by consumer and provider
     :param lost_hosts: hosts that are down, whose members do not bind the
         affinity group of the request
     :param is_known: whether no newer facts can be read if the selection finds
         no hosts
     :param is_last: whether the request fails then
-    :param doubtful: the allocations of other requests that the selection
-        counted although they may be rolled back, if the facts are known
     :param why: the diagnosis of the hosts; None if no error can need it
     :param decision: the record of the decision
-    :param allocations: the reservations in the table
     :param is_parted: whether providers other than the hosts serve a part of
         the request
     :param counts_doubtful: see :meth:`cellsched.hosts.table.HostTable.view`
-    :param selector: the selection, while the claim store chooses one of its
-        alternatives
     :param choices: the hosts to claim, best first
     :param asked: their claims, once they are known
     :param is_claimed: whether the claim store has the claims
     :param reload: providers to read again
-    :param error: the error of the decision or of the claims
     :param trace: the span in which the request waits for its decision
     :param asked_at: the time from which on it waits
     :param decided_at: the time of its last decision
@@ -152,25 +140,19 @@ class PlacementAttempt:
     reserve: bool = True
     refusals: ClaimRefusals = dataclasses.field(default_factory=ClaimRefusals)
     located: existing_claims.InstanceLocations = existing_claims.NO_LOCATIONS
-    places: list[list[objects.Selection]] = dataclasses.field(
-        default_factory=list)
     lost_hosts: frozenset[str] = frozenset()
     held: Holdings = dataclasses.field(default_factory=dict)
     is_known: bool = False
     is_last: bool = False
-    doubtful: list[PendingAllocation] | None = None
     why: diagnosis.Diagnosis | None = None
     decision: decision_record.Decision = dataclasses.field(
         init=False, repr=False)
-    allocations: Sequence[PendingAllocation] = ()
     is_parted: bool = False
     counts_doubtful: bool = True
-    selector: Selector | None = None
     choices: Sequence[Choice] = ()
     asked: ClaimRequest | None = None
     is_claimed: bool = False
     reload: Sequence[str] = ()
-    error: BaseException | None = None
     trace: str = ''
     asked_at: float = 0.0
     decided_at: float = 0.0
@@ -486,7 +468,7 @@ class Placer:
         except BaseException as exc:
             # The thread of the request raises it.
             attempt.error = exc
-            self.undo(attempt)
+            attempt.undo(self.loader.table)
         attempt.decided_at = self.clock.monotonic()
         attempt.note('select', attempt.decided_at - attempt.asked_at)
         return bool(attempt.asked and not (
@@ -576,8 +558,7 @@ class Placer:
             return self._refuse(attempt)
         # 1. Wait until each pending claim is confirmed or rolled back.
         if attempt.claim:
-            await_ends(self.loader.table, attempt.doubtful or (), self.clock,
-                       PENDING_S)
+            attempt.await_claims(self.loader.table, self.clock)
         # 2. Select again, and count no claim that became pending meanwhile.
         # The claim store arbitrates, if it is asked.
         attempt.asked_at = self.clock.monotonic()
@@ -629,7 +610,7 @@ class Placer:
             try:
                 self._release_stale(attempt)
             except Exception:
-                self.undo(attempt)
+                attempt.undo(self.loader.table)
                 raise
             if attempt.asked is None:
                 return True
@@ -688,14 +669,6 @@ class Placer:
         attempt.reload = _providers(again)
         attempt.is_claimed = True
 
-    def undo(self, attempt: PlacementAttempt) -> None:
-        """Roll back a reservation whose hosts are not claimed."""
-        selector, attempt.selector = attempt.selector, None
-        allocations, attempt.allocations = attempt.allocations, ()
-        self.loader.table.rollback(allocations)
-        if selector is not None:
-            self.loader.table.reuse(selector.hosts)
-
     def _count_claims(self, outcome: claims_base.AnyOf) -> None:
         busy = sum(isinstance(error, exception.ClaimBusy)
                    for error in outcome.refusals.values())
@@ -711,18 +684,16 @@ class Placer:
     ) -> None:
         """Replace the selected host by an alternative that is claimed."""
         assert outcome.chosen
-        table = self.loader.table
         # The errors of an affinity group name the hosts to select.
         attempt.full = [
             host for error in outcome.refusals.values()
             if isinstance(error, exception.GroupPolicyViolated)
             and error.policy == claims_base.ANTI_AFFINITY
             for host in error.hosts]
-        selector.choose_other(outcome.chosen - 1, attempt.full)
-        attempt.places = selector.selections(attempt.alternates)
+        attempt.choose_other(
+            self.loader.table, selector, outcome.chosen - 1,
+            attempt.alternates, attempt.full)
         attempt.decision = selector.decision()
-        table.rollback(attempt.allocations)
-        attempt.allocations = table.reserve(selector.hosts)
 
     def _add_refusals(
         self, attempt: PlacementAttempt,
@@ -913,7 +884,7 @@ def _advance(turn: _Turn) -> bool:
 
 def _undo(turn: _Turn) -> None:
     placer, attempt = turn
-    placer.undo(attempt)
+    attempt.undo(placer.loader.table)
 
 
 def _claim(turns: Sequence[_Turn]) -> None:
@@ -945,23 +916,6 @@ def _consumers(attempt: PlacementAttempt) -> list[str]:
 
 def _holdings(held: existing_claims.Held) -> Holdings:
     return {name: amounts_of(claims) for name, claims in held.items()}
-
-
-def await_ends(
-    table: HostTable, allocations: Iterable[PendingAllocation], clock: Clock,
-    timeout_s: float,
-) -> None:
-    """Wait until each allocation is confirmed or rolled back."""
-    events = []
-
-    def watcher() -> Callable[[], None]:
-        events.append(clock.event())
-        return events[-1].set
-
-    table.watch(allocations, watcher)
-    deadline = clock.monotonic() + timeout_s
-    for event in events:
-        event.wait(max(deadline - clock.monotonic(), 0))
 
 
 def _read_decision(

@@ -40,6 +40,7 @@ from cellsched.scheduler.drivers import filter_scheduler
 from cellsched.scheduler.explanation import decision_record
 from cellsched.scheduler import recording
 from cellsched.scheduler import requirements
+from cellsched.scheduler.selection.attempt import Attempt
 from cellsched.scheduler.selection.claims import ClaimRefusals
 from cellsched.scheduler.selection.lane import Lane
 from cellsched.scheduler.selection import placer
@@ -150,37 +151,28 @@ NOVA_TEXT = 'There are not enough hosts available.'
 
 
 @dataclasses.dataclass(eq=False)
-class _Attempt:
+class _Attempt(Attempt):
     """One selection of hosts for a request, and its claims.
 
     :param make_offers: returns the possible claims on the hosts of a view
     :param asked: the instances that filters and weighers compare with
     :param located: their compute nodes
-    :ivar selector: the selection, while a reservation is not ended
-    :ivar places: the host and alternates of each instance; empty if an
-        instance has no host
-    :ivar reason: why it has none
+    :ivar reason: why an instance has no host
     :ivar has_candidates: whether Nova would have found candidates then
     :ivar changed: compute nodes that changed since they were read
     :ivar unchanged: compute nodes that did not
     :ivar unexplained: compute nodes that refused a claim without an error
-    :ivar error: the error of the selection
     """
 
     pipeline: Pipeline
     make_offers: Callable[[view.Hosts], selector.Offers]
     asked: Iterable[str]
     located: dict[str, str]
-    selector: Selector | None = None
-    places: list[list[Any]] = dataclasses.field(default_factory=list)
-    allocations: list[table.PendingAllocation] = dataclasses.field(
-        default_factory=list)
     reason: str = ''
     has_candidates: bool = True
     changed: set[str] = dataclasses.field(default_factory=set)
     unchanged: set[str] = dataclasses.field(default_factory=set)
     unexplained: set[str] = dataclasses.field(default_factory=set)
-    error: BaseException | None = None
 
 
 class RequestDecision:
@@ -213,10 +205,8 @@ class RequestDecision:
         self._alternates = alternates
         self._asked_at = time.monotonic()
         self._request: Any = None
-        # The number of host reads at the last selection, and the allocations
-        # that it counted although they may be rolled back.
+        # The number of host reads at the last selection.
         self._readings = 0
-        self._doubtful: list[table.PendingAllocation] = []
         # See HostTable.view.
         self._counts_doubtful = True
         # The refusals since the hosts were read.
@@ -474,7 +464,7 @@ class RequestDecision:
             # 2. A claim that ended after the selection may have been counted
             #    in it. Placement arbitrates between this claim and those that
             #    are pending.
-            if self._doubtful:
+            if self._attempt is not None and self._attempt.doubtful:
                 self._await_pending()
                 self._counts_doubtful = not self._claiming
                 yield
@@ -495,9 +485,10 @@ class RequestDecision:
 
     def _await_pending(self) -> None:
         """Wait until the claims end that the last selection counted."""
-        placer.await_ends(
-            self._parts.hosts.table, self._doubtful, clock.Clock(), min(
-                placer.PENDING_S, self._deadline.remaining_s()))
+        assert self._attempt is not None
+        self._attempt.await_claims(
+            self._parts.hosts.table, clock.Clock(),
+            self._deadline.remaining_s())
 
     def _rebuild(self) -> list[list[Any]]:
         """Return the host of a server that is rebuilt with another image.
@@ -587,20 +578,9 @@ class RequestDecision:
         return False
 
     def undo(self) -> None:
-        """Undo the reservation of an attempt."""
-        attempt = self._attempt
-        assert attempt is not None
-        table = self._parts.hosts.table
-        allocations, attempt.allocations = attempt.allocations, []
-        table.rollback(allocations)
-        self._end(attempt)
-
-    def _end(self, attempt: '_Attempt') -> None:
-        """Make the view of an attempt available to other requests."""
-        found, attempt.selector = attempt.selector, None
-        # Without reservations, a watcher keeps the view.
-        if found is not None and self._counts:
-            self._parts.hosts.table.reuse(found.hosts)
+        """Roll back the reservation of the present attempt."""
+        assert self._attempt is not None
+        self._attempt.undo(self._parts.hosts.table)
 
     def _select_and_reserve(self, attempt: '_Attempt') -> None:
         """Select a host for each instance and reserve the hosts in the table.
@@ -608,18 +588,22 @@ class RequestDecision:
         If an instance has no host, nothing is reserved.
         """
         parts, table = self._parts, self._parts.hosts.table
-        hosts = self._view(attempt.located)
+        attempt.doubtful = []
+        hosts = self._view(attempt.located, attempt.doubtful)
         if self._watcher is not None:
             self._watcher.begin(hosts)
-        found = attempt.selector = Selector(
+        found = Selector(
             attempt.pipeline, parts.policy, hosts, self._request,
             self._refusals, offers=attempt.make_offers(hosts))
+        if self._counts:
+            # Otherwise a watcher may keep the view.
+            attempt.selector = found
         complete = all(map(functools.partial(self._choose, found),
                            self._instances))
         self._note_basis(hosts, attempt.asked, attempt.located, found.seed)
         if not complete:
             self._note_rejections(attempt, found)
-            return self._end(attempt)
+            return attempt.end(table)
         attempt.places = found.selections(self._alternates)
         self._decision = found.decision()
         if self._counts:
@@ -655,14 +639,11 @@ class RequestDecision:
         """
         found = attempt.selector
         assert found is not None
-        table = self._parts.hosts.table
         for number in range(1 + len(found.following)):
             if number:
-                found.choose_other(number - 1)
-                attempt.places = found.selections(self._alternates)
+                attempt.choose_other(self._parts.hosts.table, found,
+                                     number - 1, self._alternates)
                 self._decision = found.decision()
-                table.rollback(attempt.allocations)
-                attempt.allocations = table.reserve(found.hosts)
             self._verify(attempt, found.hosts)
             if not self._claiming or self._claim(
                     attempt, claimed, found.chosen()):
@@ -727,17 +708,19 @@ class RequestDecision:
         """Make other requests count the selected hosts, claimed or not."""
         known = self._parts.hosts
         known.confirm(attempt.allocations, self._claiming)
-        self._end(attempt)
+        attempt.end(known.table)
         known.claimed(claimed.writes)
 
-    def _view(self, located: dict[str, str] | None = None) -> view.Hosts:
+    def _view(
+        self, located: dict[str, str] | None = None,
+        doubtful: list[table.PendingAllocation] | None = None,
+    ) -> view.Hosts:
         # The counter is read before, so that a read that ends meanwhile
         # counts as new.
         self._readings = self._parts.hosts.readings
-        self._doubtful = []
         return self._parts.hosts.table.view(
             timeutils.utcnow_ts(microsecond=True), located,
-            self._counts_doubtful, self._doubtful)
+            self._counts_doubtful, doubtful)
 
     def _states(
         self, candidates_: dict[str, list[Any]]

@@ -26,9 +26,9 @@ from cellsched.scheduler.drivers import filter_scheduler
 from cellsched.scheduler import recording
 from cellsched.scheduler import replay
 from cellsched.scheduler import requirements
+from cellsched.scheduler.selection import attempt
 from cellsched.scheduler.selection import lane
 from cellsched.scheduler.selection.lane import Lane
-from cellsched.scheduler.selection import placer
 from cellsched.scheduler.selection import selector
 from cellsched.testing import builders
 from cellsched.weighers import resources
@@ -742,8 +742,8 @@ class TestPendingClaims(TestCase):
         self.assertEqual(2, len(pending))
 
     def test_claim_that_does_not_end_refuses_nothing(self):
-        self.addCleanup(setattr, placer, 'PENDING_S', placer.PENDING_S)
-        placer.PENDING_S = 0
+        self.addCleanup(setattr, attempt, 'PENDING_S', attempt.PENDING_S)
+        attempt.PENDING_S = 0
 
         # Placement decides which of the two claims it accepts.
         self.during(self.other)

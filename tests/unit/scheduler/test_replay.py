@@ -153,7 +153,7 @@ class TestSamePolicy(recordings.RecordingTestCase):
     def test_pending_claim_that_may_be_reported(self):
         """A decision that found no host ignores it."""
         self.useFixture(fixtures.MonkeyPatch(
-            'cellsched.scheduler.selection.placer.PENDING_S', 0))
+            'cellsched.scheduler.selection.attempt.PENDING_S', 0))
         node = self.nodes['n05']
         self.table.put([each for each in self.nodes.values() if each != node],
                        {'service_disabled': True})
