@@ -12,6 +12,7 @@ under which a thread does nothing but calculate come from :mod:`threading`.
 from collections.abc import Callable
 import datetime
 import functools
+import math
 import threading
 import time
 from typing import Any
@@ -119,3 +120,28 @@ class Clock:
     def semaphore(self, value: int) -> Semaphore:
         """Return a semaphore that so many may hold; not released too often."""
         return threading.BoundedSemaphore(value)
+
+
+class Deadline:
+    """The end of the time that a request may take.
+
+    :param timeout_s: seconds from now; infinite for no deadline
+    """
+
+    def __init__(
+        self, clock: Clock, timeout_s: float = math.inf
+    ) -> None:
+        self._clock = clock
+        self._until = clock.monotonic() + timeout_s
+
+    def remaining_s(self, most_s: float = math.inf) -> float:
+        """Return the seconds that a wait may take, 0 after the deadline.
+
+        :param most_s: the limit of the wait itself
+        """
+        return max(0.0, min(most_s, self._until - self._clock.monotonic()))
+
+    @property
+    def late_s(self) -> float:
+        """The seconds since the deadline; negative before it."""
+        return self._clock.monotonic() - self._until

@@ -58,3 +58,35 @@ class TestClock(base.TestCase):
 
     def test_semaphore_is_not_released_more_often_than_acquired(self):
         self.assertRaises(ValueError, self.clock.semaphore(1).release)
+
+
+class Ticks:
+    """A clock that a test moves."""
+
+    now = 100.0
+
+    def monotonic(self):
+        return self.now
+
+
+class TestDeadline(base.TestCase):
+
+    def test_waits_share_the_remaining_time(self):
+        ticks = Ticks()
+        deadline = clock.Deadline(ticks, 5.0)
+        ticks.now += 3.0
+
+        self.assertEqual(2.0, deadline.remaining_s())
+        self.assertEqual(1.0, deadline.remaining_s(1.0))
+        self.assertEqual(-2.0, deadline.late_s)
+
+    def test_nothing_remains_after_the_deadline(self):
+        ticks = Ticks()
+        deadline = clock.Deadline(ticks, 5.0)
+        ticks.now += 6.0
+
+        self.assertEqual(0.0, deadline.remaining_s(1.0))
+        self.assertEqual(1.0, deadline.late_s)
+
+    def test_request_without_a_deadline_has_the_limit_of_each_wait(self):
+        self.assertEqual(7.0, clock.Deadline(Ticks()).remaining_s(7.0))

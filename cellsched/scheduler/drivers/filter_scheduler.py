@@ -331,7 +331,7 @@ def make_placer(
         selection_policy(conf, parts.random), conf.scheduler.claim_attempts,
         parts.decisions.record, conf.scheduler.slow_plugin_seconds,
         conf.scheduler.unmet_demands == 'ignore', conf.service_down_time,
-        metrics=parts.metrics)
+        metrics=parts.metrics, now=parts.database.timestamp)
 
 
 def selection_policy(

@@ -68,7 +68,7 @@ class Attempt:
     ) -> None:
         """Wait until each doubtful allocation is confirmed or rolled back.
 
-        :param timeout_s: the longest wait; :data:`PENDING_S` at most
+        :param timeout_s: seconds to wait, at most :data:`PENDING_S`
         """
         events = []
 

@@ -4,6 +4,7 @@
 import collections
 from collections.abc import Callable
 from collections.abc import Sequence
+import math
 import os
 import threading
 from typing import Any
@@ -79,11 +80,13 @@ class Lane(Generic[_Item]):
         """Return the number of requests that wait."""
         return len(self._waiting)
 
-    def take(self, item: _Item) -> None:
+    def take(self, item: _Item, timeout_s: float = math.inf) -> None:
         """Decide on a request, and perhaps claim for it; blocks.
 
+        :param timeout_s: seconds to wait for the decisions before it, at most
+            ``WAIT_S``
         :raises cellsched.exception.ServiceBusy: the decisions before it take
-            longer than ``WAIT_S``, and it is not decided; or its own decision
+            longer than that, and it is not decided; or its own decision
             takes longer than ``WORK_S``, and is undone when it ends; or its
             claim takes longer than that, and may be made later
         """
@@ -94,7 +97,7 @@ class Lane(Generic[_Item]):
                 self._waiting.append(turn)
             else:
                 self._is_taken = turn.decides = True
-        if not turn.woken.acquire(timeout=WAIT_S):
+        if not turn.woken.acquire(timeout=min(timeout_s, WAIT_S)):
             self._leave(turn)
         if turn.decides:
             self._decide_all(turn)
@@ -150,7 +153,7 @@ class Lane(Generic[_Item]):
         return batch
 
     def _leave(self, turn: _Turn[_Item]) -> None:
-        """Go on after ``WAIT_S``, as far as the lane has got.
+        """Go on after the wait, as far as the lane has got.
 
         :raises cellsched.exception.ServiceBusy: see :meth:`take`
         """

@@ -19,6 +19,7 @@ from oslo_log import log
 
 from cellsched.claims import base as claims_base
 from cellsched.clock import Clock
+from cellsched.clock import Deadline
 from cellsched.context import RequestContext
 from cellsched import exception
 from cellsched.host_manager.source import HostSource
@@ -125,6 +126,7 @@ class PlacementAttempt(Attempt):
     :param trace: the span in which the request waits for its decision
     :param asked_at: the time from which on it waits
     :param decided_at: the time of its last decision
+    :param deadline: the time until which its caller waits
     :param seconds: the duration of each phase
     :param basis: the input of the last selection, if decisions are recorded
     :param passed: the nodes whose claims were refused after it
@@ -156,6 +158,7 @@ class PlacementAttempt(Attempt):
     trace: str = ''
     asked_at: float = 0.0
     decided_at: float = 0.0
+    deadline: Deadline = dataclasses.field(kw_only=True)
     seconds: dict[str, float] = dataclasses.field(default_factory=dict)
     basis: recording.Basis | None = None
     passed: Sequence[str] = ()
@@ -177,6 +180,9 @@ class Placer:
     refuses a claim, the reservation is rolled back, the hosts are reloaded
     from the store, and the request is decided again.
 
+    Each wait of a request ends with the deadline of its context. Afterwards,
+    nothing is decided or claimed for it.
+
     :param policy: the selection among the best hosts
     :param attempts_max: the number of rounds for one request
     :param record: called with each decision; must neither block nor fail
@@ -187,6 +193,8 @@ class Placer:
     :param down_s: seconds without a report after which a host is down
     :param metrics: records requests, filters, claims and plug-ins
     :param recorder: records decisions to files
+    :param now: returns seconds since the epoch, by the clock of deadlines; the
+        wall clock by default
     """
 
     loader: HostSource
@@ -201,6 +209,7 @@ class Placer:
     down_s: float = math.inf
     metrics: Metrics = dataclasses.field(default_factory=Metrics)
     recorder: recording.Recorder | None = None
+    now: Callable[[], float] | None = None
 
     def __post_init__(self) -> None:
         self.follow(self.pipeline, self.policy)
@@ -238,13 +247,22 @@ class Placer:
             the hosts without locked rows
         :raises cellsched.exception.PluginFailed: a filter or weigher failed;
             the error names it
+        :raises cellsched.exception.DeadlineExceeded: the caller waits no
+            longer, and nothing is claimed
         """
         attempt = PlacementAttempt(
-            context, self.pipeline, request, uuids, alternates, claim)
+            context, self.pipeline, request, uuids, alternates, claim,
+            deadline=self._deadline(context))
         with self._counted():
             if self.recorder is None:
                 return self._answer(attempt)
             return self._answer_and_record(attempt, self.recorder)
+
+    def _deadline(self, context: RequestContext) -> Deadline:
+        if context.deadline is None:
+            return Deadline(self.clock)
+        now = self.now or self.clock.timestamp
+        return Deadline(self.clock, context.deadline - now())
 
     @contextlib.contextmanager
     def _counted(self) -> Iterator[None]:
@@ -412,7 +430,7 @@ class Placer:
         attempt.asked = attempt.error = None
         attempt.is_claimed, attempt.reload = False, ()
         attempt.trace = tracing.current() if tracing.is_on() else ''
-        self.lane.take((self, attempt))
+        self.lane.take((self, attempt), attempt.deadline.remaining_s())
         if attempt.error is not None and attempt.asked is None:
             raise attempt.error
 
@@ -461,6 +479,7 @@ class Placer:
         try:
             with tracing.span('decide', attempt.context, attempt.uuids,
                               attempt.trace) as span:
+                _check_deadline(attempt.deadline)
                 self._select_and_reserve(attempt)
                 _describe(attempt, span)
             if attempt.places and attempt.claim:
@@ -558,7 +577,8 @@ class Placer:
             return self._refuse(attempt)
         # 1. Wait until each pending claim is confirmed or rolled back.
         if attempt.claim:
-            attempt.await_claims(self.loader.table, self.clock)
+            attempt.await_claims(self.loader.table, self.clock,
+                                 attempt.deadline.remaining_s())
         # 2. Select again, and count no claim that became pending meanwhile.
         # The claim store arbitrates, if it is asked.
         attempt.asked_at = self.clock.monotonic()
@@ -852,7 +872,7 @@ class Placer:
         with self._timed(context) as pipeline:
             attempt = PlacementAttempt(
                 context, pipeline, request, uuids, alternates, reserve=False,
-                is_last=True)
+                is_last=True, deadline=Deadline(self.clock))
             while True:
                 self._locate(attempt, query_own=True)
                 self._select_and_reserve(attempt)
@@ -905,6 +925,15 @@ def _claim(turns: Sequence[_Turn]) -> None:
                     span.fail(error)
     for placer, attempt in turns:
         placer.conclude(attempt)
+
+
+def _check_deadline(deadline: Deadline) -> None:
+    """Raise an error if the caller waits no longer.
+
+    Nothing would be built with the claim.
+    """
+    if deadline.late_s > 0:
+        raise exception.DeadlineExceeded(late_s=round(deadline.late_s))
 
 
 def _consumers(attempt: PlacementAttempt) -> list[str]:

@@ -128,10 +128,11 @@ class PlacingTestCase(base.TestCase):
                 'cell1' if host[0] == 'a' else 'cell2', host, vcpus=vcpus)
         self.placer, self.loader = self.world.placer()
 
-    def place(self, count=1, alternates=0, by=None, uuids=None, **wishes):
+    def place(self, count=1, alternates=0, by=None, uuids=None,
+              context=world.CONTEXT, **wishes):
         wishes = {'vcpus': 4, 'memory_mb': 1, 'root_gb': 0, **wishes}
         return (by or self.placer).place(
-            world.CONTEXT, builders.request(**wishes),
+            context, builders.request(**wishes),
             samples.uuids(count) if uuids is None else uuids, alternates)
 
     def fill(self, *names):

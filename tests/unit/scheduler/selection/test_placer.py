@@ -333,6 +333,31 @@ class TestNoValidHost(schedulers.PlacingTestCase):
                          schedulers.taken(self.loader.table))
 
 
+class TestDeadline(schedulers.PlacingTestCase):
+
+    def context(self, timeout_s):
+        """Return a context whose caller waits for so many seconds."""
+        return world.CONTEXT.until(self.world.clock.timestamp() + timeout_s)
+
+    def test_request_before_its_deadline_is_placed(self):
+        self.assertEqual(1, len(self.place(context=self.context(1.0))))
+
+    def test_late_request_reserves_and_claims_nothing(self):
+        error = self.assertRaises(
+            exception.DeadlineExceeded, self.place,
+            context=self.context(-3.0))
+
+        self.assertEqual(3, error.kwargs['late_s'])
+        self.assertEqual([], self.world.claims.batches)
+        self.assertTableIsRight()
+
+    def test_clock_of_the_database_counts(self):
+        self.placer.now = lambda: self.world.clock.timestamp() + 10.0
+
+        self.assertRaises(exception.DeadlineExceeded, self.place,
+                          context=self.context(5.0))
+
+
 class TestPlan(schedulers.PlacingTestCase):
 
     def plan(self, count=1, **wishes):
