@@ -38,7 +38,7 @@ _ATTEMPTS_MAX = 3
 LOCKS: dict[str, Any] = {
     'postgresql': postgresql, **dict.fromkeys(mysql.DIALECTS, mysql)}
 
-#: alembic keeps the current migration in module globals.
+#: Held during a migration: alembic keeps it in module globals.
 _LOCK = threading.Lock()
 
 

@@ -93,6 +93,7 @@ class Database:
         self.url = url
         self.schema = schema
         self.options = dict(options or {})
+        # Held while the engine is created, which opens a connection.
         self._lock = threading.Lock()
         self._engine: sa.Engine | None = None
         self._clock = clock

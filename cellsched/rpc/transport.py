@@ -98,6 +98,7 @@ class Transports:
         if at_once:
             loader.register_messaging(conf)
         self._allowed_remote_exmods = list(allowed_remote_exmods)
+        # Held while a transport is created, which may connect.
         self._lock = threading.Lock()
         self._open: dict[tuple[Callable, str], oslo_messaging.Transport] = {}
 
