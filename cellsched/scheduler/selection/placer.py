@@ -11,8 +11,6 @@ import copy
 import dataclasses
 import functools
 import math
-from typing import Any
-from typing import TypeVar
 
 import os_resource_classes
 from oslo_log import log
@@ -53,37 +51,8 @@ Record = Callable[
      decision_record.Decision], None]
 
 
-_Item = TypeVar('_Item')
-
-
-class LazySequence(Sequence[_Item]):
-    """A sequence whose items are made when they are first read.
-
-    A claim store reads few of the alternatives to the first host.
-
-    :param make: makes the item at a position
-    """
-
-    def __init__(self, length: int, make: Callable[[int], _Item]) -> None:
-        self._length = length
-        self._make = make
-        self._items: dict[int, _Item] = {}
-
-    def __len__(self) -> int:
-        return self._length
-
-    def __getitem__(self, place: Any) -> Any:
-        if isinstance(place, slice):
-            return [self[each] for each in range(*place.indices(len(self)))]
-        if place not in self._items:
-            if not 0 <= place < self._length:
-                raise IndexError(place)
-            self._items[place] = self._make(place)
-        return self._items[place]
-
-
-#: The hosts of a request by instance.
-Choice = Mapping[str, ChosenHost]
+#: The hosts of a request, in the order of its instances.
+Choice = Sequence[ChosenHost]
 
 #: Claimed amounts by consumer, provider and resource class.
 Holdings = Mapping[str, Mapping[str, Mapping[str, int]]]
@@ -116,8 +85,6 @@ class PlacementAttempt(Attempt):
     :param is_last: whether the request fails then
     :param why: the diagnosis of the hosts; None if no error can need it
     :param decision: the record of the decision
-    :param is_parted: whether providers other than the hosts serve a part of
-        the request
     :param counts_doubtful: see :meth:`cellsched.hosts.table.HostTable.view`
     :param choices: the hosts to claim, best first
     :param asked: their claims, once they are known
@@ -149,7 +116,6 @@ class PlacementAttempt(Attempt):
     why: diagnosis.Diagnosis | None = None
     decision: decision_record.Decision = dataclasses.field(
         init=False, repr=False)
-    is_parted: bool = False
     counts_doubtful: bool = True
     choices: Sequence[Choice] = ()
     asked: ClaimRequest | None = None
@@ -483,7 +449,7 @@ class Placer:
                 self._select_and_reserve(attempt)
                 _describe(attempt, span)
             if attempt.places and attempt.claim:
-                self._prepare_claim(attempt)
+                attempt.asked = _claim_request(attempt)
         except BaseException as exc:
             # The thread of the request raises it.
             attempt.error = exc
@@ -557,7 +523,10 @@ class Placer:
         attempt.places = (
             selector.selections(attempt.alternates) if complete else [])
         attempt.decision = selector.decision()
-        attempt.is_parted = selector.is_parted
+        if attempt.claim and attempt.reserve and complete:
+            attempt.choices = [selector.chosen(), *(
+                [selector.alternative(number)]
+                for number in range(len(selector.following)))]
         if attempt.why is not None:
             attempt.decision.examples = selector.examples()
 
@@ -607,16 +576,6 @@ class Placer:
             self._release_stale(attempt)
         raise error
 
-    def _prepare_claim(self, attempt: PlacementAttempt) -> None:
-        """Make the claims of the selected hosts, and of alternatives."""
-        attempt.choices = choices = self._choices(attempt, attempt.selector)
-        make = _claims_maker(attempt)
-        batches = LazySequence(
-            len(choices), lambda place: make(choices[place]))
-        # Instances that keep their claims need no new ones.
-        if batches[0]:
-            attempt.asked = ClaimRequest(batches)
-
     def _settle(self, attempt: PlacementAttempt) -> bool:
         """Release the stale claims of a request, and claim its hosts.
 
@@ -651,10 +610,12 @@ class Placer:
             self._conclude(attempt)
         except BaseException as exc:
             attempt.error = exc
+            attempt.undo(self.loader.table)
+            assert attempt.asked is not None
+            attempt.reload = _providers(attempt.asked.batches)
 
     def _conclude(self, attempt: PlacementAttempt) -> None:
-        request, table = attempt.asked, self.loader.table
-        selector, attempt.selector = attempt.selector, None
+        request = attempt.asked
         assert request is not None
         try:
             outcome = request.result()
@@ -662,24 +623,16 @@ class Placer:
             self.metrics.add(metrics.CLAIMS, (
                 'conflict' if isinstance(exc, exception.ClaimConflict)
                 else 'failed',))
-            table.rollback(attempt.allocations)
-            attempt.reload = _providers(request.batches)
-            # A thread that still claims reads the view of the selector.
             raise
-        try:
-            self._count_claims(outcome)
-            if outcome.chosen != 0 and self.recorder is not None:
-                attempt.passed = _passed(attempt.choices, outcome)
-            if outcome.chosen is None:
-                self._add_refusals(attempt, request.batches, outcome)
-                return
-            # If the store has chosen an alternative, reserve that host.
-            if outcome.chosen:
-                assert selector is not None
-                self._choose_other(attempt, selector, outcome)
-        finally:
-            if selector is not None:
-                table.reuse(selector.hosts)
+        self._count_claims(outcome)
+        if outcome.chosen != 0 and self.recorder is not None:
+            attempt.passed = _passed(attempt.choices, outcome)
+        if outcome.chosen is None:
+            return self._add_refusals(attempt, request.batches, outcome)
+        # If the store has chosen an alternative, reserve that host.
+        if outcome.chosen:
+            self._choose_other(attempt, outcome)
+        attempt.end(self.loader.table)
         # If the request is a repetition, the table now counts its earlier
         # claims twice: reload the hosts. Reload those without capacity, too.
         self.loader.confirm(attempt.allocations)
@@ -699,11 +652,12 @@ class Placer:
                 self.metrics.add(metrics.CLAIMS, (result,), number)
 
     def _choose_other(
-        self, attempt: PlacementAttempt, selector: Selector,
-        outcome: claims_base.AnyOf,
+        self, attempt: PlacementAttempt, outcome: claims_base.AnyOf
     ) -> None:
         """Replace the selected host by an alternative that is claimed."""
         assert outcome.chosen
+        selector = attempt.selector
+        assert selector is not None
         # The errors of an affinity group name the hosts to select.
         attempt.full = [
             host for error in outcome.refusals.values()
@@ -721,7 +675,7 @@ class Placer:
         outcome: claims_base.AnyOf,
     ) -> None:
         """Exclude the hosts that the store refused; undo the reservation."""
-        self.loader.table.rollback(attempt.allocations)
+        attempt.undo(self.loader.table)
         self.metrics.add(metrics.CLAIM_RETRIES)
         consumers = attempt.located.consumers
         attempt.refusals.times += 1
@@ -731,35 +685,16 @@ class Placer:
             if isinstance(error, exception.ClaimBusy):
                 LOG.info('Hosts are busy; selecting hosts again: %s', error)
                 attempt.refusals.pass_over(error, [
-                    each.node for each in choice.values()
+                    each.node for each in choice
                     if not set(error.providers).isdisjoint(each.amounts)])
             else:
                 LOG.info('Claim refused; selecting hosts again: %s', error)
                 attempt.refusals.add(error, next((
-                    each.node for uuid, each in choice.items()
+                    each.node for uuid, each in zip(attempt.uuids, choice)
                     if consumers.get(uuid, uuid) == error.consumer), None),
                     is_first=not full)
                 full.append(batches[place])
         attempt.reload = _providers(full)
-
-    def _choices(
-        self, attempt: PlacementAttempt, selector: Selector | None
-    ) -> Sequence[Choice]:
-        """Return the selected hosts, and then the alternatives to them."""
-        def make(place: int) -> Choice:
-            if place:
-                assert selector is not None
-                return {attempt.uuids[0]: selector.alternative(place - 1)}
-            resources = attempt.request.resources()
-            return {
-                uuid: ChosenHost(
-                    first.service_host, first.compute_node_uuid,
-                    first.requested() if attempt.is_parted
-                    else {first.compute_node_uuid: resources})
-                for uuid, (first, *_) in zip(attempt.uuids, attempt.places)}
-
-        alternatives = 0 if selector is None else len(selector.following)
-        return LazySequence(1 + alternatives, make)
 
     def _release_stale(self, attempt: PlacementAttempt) -> None:
         """Release the claims of the request's failed builds.
@@ -979,22 +914,26 @@ def _label(stage: str, *kind: str) -> tuple[str, ...]:
     return *map(str.lower, kind), name
 
 
-def _claims_maker(
-    attempt: PlacementAttempt
-) -> Callable[[Choice], list[claims_base.Claim]]:
-    """Return the function that returns the claims of selected hosts."""
+def _claim_request(attempt: PlacementAttempt) -> ClaimRequest | None:
+    """Return the claims of the selected hosts, and of the alternatives.
+
+    Instances that keep their claims need no new ones.
+    """
     request, located = attempt.request, attempt.located
     group = request.get('instance_group')
     project_id = request.get('project_id') or None
     user_id = request.get('user_id') or None
-    return lambda choice: [
+    batches = [[
         claims_base.Claim(
             located.consumers.get(uuid, uuid), provider, amounts,
             claims_base.membership(
                 group, each.host, uuid, attempt.lost_hosts),
             project_id, user_id)
-        for uuid, each in choice.items() if uuid not in located.kept
+        for uuid, each in zip(attempt.uuids, choice)
+        if uuid not in located.kept
         for provider, amounts in each.amounts.items()]
+        for choice in attempt.choices]
+    return ClaimRequest(batches) if batches[0] else None
 
 
 def _passed(
@@ -1003,11 +942,11 @@ def _passed(
     """Return the nodes that the claim store passed over."""
     if outcome.chosen is not None or len(choices[0]) == 1:
         return [each.node for choice in choices[:outcome.chosen]
-                for each in choice.values()]
+                for each in choice]
     refused = {provider for error in outcome.refusals.values()
                for provider in getattr(error, 'providers', None)
                or [getattr(error, 'provider', '')]}
-    return [each.node for each in choices[0].values()
+    return [each.node for each in choices[0]
             if not refused.isdisjoint(each.amounts)]
 
 

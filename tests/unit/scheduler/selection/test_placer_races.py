@@ -321,6 +321,25 @@ class TestConflict(schedulers.PlacingTestCase):
         self.assertRaises(exception.NoValidHost, self.place, by=self.other)
         self.assertEqual(5, len(self.world.claims.batches) - before)
 
+    def test_plugin_that_fails_after_the_claim_ends_the_reservation(self):
+        numbers = itertools.count()
+
+        class Limits(all_hosts.AllHostsFilter):
+            def limits(self, hosts, request):
+                if next(numbers):
+                    raise KeyError('as told')
+                return {}
+
+        placer, loader = self.world.placer(filters=[Limits(None)])
+        loader.refresh(world.CONTEXT)
+        self.world.claims.refuses = [self.world.providers['a1']]
+
+        self.assertRaises(exception.PluginFailed, self.place, by=placer)
+
+        # The claim of the other host is counted once.
+        self.assertEqual([], loader.table.pending())
+        self.assertTableIsRight(loader)
+
     def test_host_that_is_refused_with_room_is_passed_over(self):
         self.world.claims.refuses = [self.world.providers['a1']]
 
