@@ -38,10 +38,12 @@ class RequestContext(context.RequestContext):
 
     ``deadline`` is the time until which the caller waits, in seconds since
     1970 by the clock of the API database, or None. It is sent with one call,
-    and not with the calls that its receiver makes.
+    and not with the calls that its receiver makes. The receiver's context has
+    it as ``answer_by``.
     """
 
     deadline: float | None = None
+    answer_by: float | None = None
 
     def __init__(self, *args: Any, cell: CellTarget | None = None,
                  **kwargs: Any) -> None:

@@ -207,13 +207,16 @@ class Dispatcher(oslo_messaging.RPCDispatcher):
         raise oslo_messaging.NoSuchMethod(shown(method))
 
     def _check_deadline(self, deadline: Any) -> None:
-        # Refuse infinity and NaN too.
-        if (self._now is None or type(deadline) not in (int, float)
-                or not -_TIME_MAX < deadline < _TIME_MAX):
+        if self._now is None or not _is_time(deadline):
             return
         late_s = self._now() - deadline
         if late_s > LATE_S:
             raise exception.DeadlineExceeded(late_s=round(late_s))
+
+
+def _is_time(value: Any) -> bool:
+    """Return whether a value is a time; infinity and NaN are none."""
+    return type(value) in (int, float) and -_TIME_MAX < value < _TIME_MAX
 
 
 def _is_interval(value: Any) -> bool:
@@ -343,12 +346,16 @@ class Arguments(serializer.Serializer):
         self, ctxt: dict[str, Any]
     ) -> request_context.RequestContext:
         try:
-            return super().deserialize_context(ctxt)
+            context = super().deserialize_context(ctxt)
         except (AttributeError, TypeError, ValueError) as exc:
             raise exception.InvalidField(
                 where='message', field='context',
                 problem=f'it cannot be read ({type(exc).__name__})',
                 expected='the result of RequestContext.to_dict') from None
+        deadline: Any = ctxt.get('deadline')
+        if _is_time(deadline):
+            context.answer_by = deadline + LATE_S
+        return context
 
 
 #: Uuids of a message that are read at most to find out what it waits for.

@@ -225,10 +225,10 @@ class Placer:
             return self._answer_and_record(attempt, self.recorder)
 
     def _deadline(self, context: RequestContext) -> Deadline:
-        if context.deadline is None:
+        if context.answer_by is None:
             return Deadline(self.clock)
         now = self.now or self.clock.timestamp
-        return Deadline(self.clock, context.deadline - now())
+        return Deadline(self.clock, context.answer_by - now())
 
     @contextlib.contextmanager
     def _counted(self) -> Iterator[None]:

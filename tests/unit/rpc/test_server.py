@@ -512,6 +512,17 @@ class TestDeadlines(DispatcherTestCase):
                          float('-inf')):
             self.assertEqual('taken', self.send(
                 context={'deadline': deadline}, args={'needed': 1}))
+            self.assertIsNone(oslo_context.get_current().answer_by)
+
+    def test_context_of_the_method_has_the_time_of_the_answer(self):
+        sent = self.late(-5)
+
+        self.send(context=sent, args={'needed': 1})
+
+        received = oslo_context.get_current()
+        self.assertEqual(sent['deadline'] + server.LATE_S, received.answer_by)
+        # Calls and casts of the receiver have deadlines of their own.
+        self.assertNotIn('deadline', received.to_dict())
 
 
 class TestErrors(DispatcherTestCase):
