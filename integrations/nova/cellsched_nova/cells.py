@@ -26,6 +26,10 @@ _TIME_RESOLUTION = datetime.timedelta(seconds=2)
 #: all reads of cells, by default.
 _AT_ONCE = 2
 
+#: Number of compute nodes that are read at a time: Nova's objects of all nodes
+#: would take more memory than all that is kept of them.
+_NODES_AT_ONCE = 500
+
 #: The last update of each compute node, by uuid; None if the node may change
 #: again with the same timestamp.
 Marks = Mapping[str, datetime.datetime | None]
@@ -187,12 +191,18 @@ def _changes(context: Any, before: Marks) -> CellChanges:
              for uuid, mark in marks.items()}
     changed = [uuid for uuid, mark in marks.items()
                if mark is None or before.get(uuid) != mark]
-    nodes = [node for node in (
-        nova_objects.ComputeNodeList.get_all_by_uuids(context, changed)
-        if changed else ())
-        if node.host in services and has_reported(node)]
-    return CellChanges(marks, [KnownNode.of(node) for node in nodes],
-                       columns(nodes, context.cell_uuid), services)
+    known: list[KnownNode] = []
+    found = columns((), context.cell_uuid)
+    for start in range(0, len(changed), _NODES_AT_ONCE):
+        nodes = [
+            node for node in nova_objects.ComputeNodeList.get_all_by_uuids(
+                context, changed[start:start + _NODES_AT_ONCE])
+            if node.host in services and has_reported(node)]
+        known += map(KnownNode.of, nodes)
+        for name, values in columns(nodes, context.cell_uuid).items():
+            if name != 'cell':
+                found[name] += values
+    return CellChanges(marks, known, found, services)
 
 
 @db.pick_context_manager_reader

@@ -102,6 +102,32 @@ class TestReads(configuration_fixtures.TestCase):
     def changes(self):
         return dict(cells.changes(self.context, self.cells, {}))
 
+    def test_nodes_are_read_a_few_at_a_time(self):
+        nodes = [node(uuid=f'{n:08}-0000-4000-8000-000000000000',
+                      host=f'host{n}', memory_mb=n, memory_mb_used=0)
+                 for n in range(5)]
+        by_uuid = {each.uuid: each for each in nodes}
+        sizes = []
+
+        def get_all_by_uuids(kind, context, uuids):
+            sizes.append(len(uuids))
+            return [by_uuid[uuid] for uuid in uuids]
+
+        self.replace('_NODES_AT_ONCE', 2)
+        self.replace('_signs', lambda context: (
+            dict.fromkeys(by_uuid), {each.host: each for each in nodes}))
+        self.replace('nova_objects.ComputeNodeList.get_all_by_uuids',
+                     get_all_by_uuids)
+
+        [found, *_] = self.changes().values()
+
+        self.assertEqual({1, 2}, set(sizes))
+        self.assertEqual([each.uuid for each in nodes],
+                         [each.uuid for each in found.nodes])
+        self.assertEqual(self.cells[0].uuid, found.columns['cell'])
+        self.assertEqual([0, 1, 2, 3, 4],
+                         found.columns['total_usable_ram_mb'])
+
     def test_request_reads_a_cell_while_the_changes_of_many_are_read(self):
         begun, go_on = threading.Event(), threading.Event()
 
