@@ -139,22 +139,17 @@ class SQLClaims(base.ClaimStore):
         validation.check_claims(batches[0])
         remaining: _Batches = dict(enumerate(batches))
         refusals: _Refusals = {}
-        busy = lost = 0
+        failures = _Failures(_BUSY_CLAIMS_MAX)
         for number in range(_ATTEMPTS_MAX):
             try:
                 place = self._attempt(remaining, is_first=not number)
                 if place is not None:
                     return _outcome(place, len(remaining[place]), refusals)
-            except exception.DatabaseBusy:
-                busy += 1
-                if not self._pass_over(remaining, refusals) and (
-                        busy == _BUSY_CLAIMS_MAX):
-                    raise
+            except exception.DatabaseBusy as exc:
+                if not self._pass_over(remaining, refusals):
+                    failures.add(exc)
             except exception.ConnectionLost as exc:
-                lost += 1
-                if lost == _LOST_MAX:
-                    raise
-                LOG.warning('Repeating a call of the claim store: %s', exc)
+                failures.add(exc)
             except (*_CONFLICTS, exception.GroupPolicyViolated):
                 pass
             place = self._read_back(batches, remaining, refusals)
@@ -483,22 +478,36 @@ def _repeat(
 
     :param busy_max: number of attempts that may exceed their time limit
     """
-    busy = lost = 0
+    failures = _Failures(busy_max)
     for _ in range(_ATTEMPTS_MAX):
         try:
             return attempt()
-        except exception.DatabaseBusy:
-            busy += 1
-            if busy == busy_max:
-                raise
-        except exception.ConnectionLost as exc:
-            lost += 1
-            if lost == _LOST_MAX:
-                raise
-            LOG.warning('Repeating a call of the claim store: %s', exc)
+        except (exception.DatabaseBusy, exception.ConnectionLost) as exc:
+            failures.add(exc)
         except _CONFLICTS:
             pass
     raise _too_many_conflicts()
+
+
+class _Failures:
+    """Counts the failed attempts of one call that are not conflicts.
+
+    :param busy_max: number of attempts that may exceed their time limit
+    """
+
+    def __init__(self, busy_max: int) -> None:
+        self._remaining = {False: busy_max, True: _LOST_MAX}
+
+    def add(
+        self, error: exception.DatabaseBusy | exception.ConnectionLost
+    ) -> None:
+        """Count a failed attempt; raise its error if no other one follows."""
+        is_lost = isinstance(error, exception.ConnectionLost)
+        self._remaining[is_lost] -= 1
+        if not self._remaining[is_lost]:
+            raise error
+        if is_lost:
+            LOG.warning('Repeating a call of the claim store: %s', error)
 
 
 def _too_many_conflicts() -> exception.ClaimStoreFailed:

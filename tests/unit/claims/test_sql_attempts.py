@@ -114,9 +114,54 @@ class TestAttempts(base.TestCase):
                                  self.store.consumers())
 
     def test_call_whose_answers_are_all_lost_is_given_up(self):
-        self.lose_answers(3)
+        for call in (lambda: self.store.release(['c']),
+                     lambda: self.store.transfer('c', 'd')):
+            self.lost = 0
+            self.lose_answers(3)
 
-        self.assertRaises(exception.ConnectionLost, self.store.release, ['c'])
+            self.assertRaises(exception.ConnectionLost, call)
+
+            self.assertEqual(3, self.lost)
+
+    def fail_writes(self, error):
+        """Let each write fail, and return the list of these writes."""
+        writes = []
+
+        def failing(*args):
+            writes.append(args)
+            raise error
+
+        self.patch(self.store, '_write', failing)
+        return writes
+
+    def test_claim_is_given_up_after_two_time_limits_or_three_connections(
+            self):
+        lost = exception.ConnectionLost(
+            schema='claims', url='there', reason='it ended')
+        busy = exception.DatabaseBusy(schema='claims', reason='it waited')
+        for error, number in (lost, 3), (busy, 2):
+            writes = self.fail_writes(error)
+
+            self.assertRaises(type(error), self.store.claim, [
+                claims.Claim('c', 'p', {'VCPU': 2})])
+
+            self.assertEqual(number, len(writes))
+
+    def test_claim_without_its_busy_hosts_has_its_time_limits_again(self):
+        """A host that is passed over counts as no failed attempt."""
+        self.store.set_inventory('q', {'VCPU': claims.Inventory(total=8)})
+        self.store.set_inventory('r', {'VCPU': claims.Inventory(total=8)})
+        writes = self.fail_writes(
+            exception.DatabaseBusy(schema='claims', reason='it waited'))
+        locked = [{'p'}, {'q'}, set(), set()]
+        self.patch(self.store, '_locked', lambda batches: locked.pop(0))
+
+        self.assertRaises(
+            exception.DatabaseBusy, self.store.claim_any,
+            [[claims.Claim('c', name, {'VCPU': 2})] for name in 'pqr'])
+
+        self.assertEqual(
+            ['p', 'q', 'r', 'r'], [batch[0].provider for _, batch in writes])
 
     def test_claim_that_is_found_to_be_held_is_not_made_again(self):
         held = claims.Claim('c', 'p', {'VCPU': 2})
