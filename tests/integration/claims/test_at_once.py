@@ -223,6 +223,35 @@ class AtOnceTests(test_sql.OnPostgreSQL, claim_cases.ClaimStoreCase):
                 ).where(schema.providers.c.uuid == provider)).one(),
                 (lane, schema.FEED.position(connection, lane)))
 
+    def test_claim_that_waits_for_its_consumer_holds_no_lane(self):
+        """All claims need the lanes of the feed, and writes lock them last."""
+        one, two, _ = self.providers
+        for batches in (
+                [[claims.Claim('c', one, {'VCPU': 1})]],
+                [[claims.Claim('c', one, {'VCPU': 1}),
+                  claims.Claim('c', two, {'VCPU': 1})]],
+                [[claims.Claim('c', one, {'VCPU': 1})],
+                 [claims.Claim('c', two, {'VCPU': 1})]]):
+            with (self.subTest(batches=batches),
+                  futures.ThreadPoolExecutor(1) as pool,
+                  self.make_database().reader() as observer):
+                with self.make_database().writer() as connection:
+                    connection.execute(sa.insert(schema.allocations).values(
+                        consumer='c', ordinal=0, provider='elsewhere',
+                        resource_class='VCPU', amount=1))
+                    claiming = pool.submit(self.store.claim_any, batches)
+                    while not self.waits() and not claiming.done():
+                        pass
+
+                    observer.execute(sa.text(
+                        'SELECT FROM feed_lanes FOR UPDATE NOWAIT'))
+
+                    self.assertFalse(claiming.done())
+                    observer.rollback()
+                    connection.rollback()
+                self.assertEqual(0, claiming.result().chosen)
+                self.store.release(['c'])
+
     def test_connection_that_was_lost_is_replaced(self):
         log = self.useFixture(fixtures.FakeLogger())
         first, second, third = (
