@@ -144,7 +144,7 @@ class GroupCommit(Generic[_Item]):
                     self._do_each(batch)
         except BaseException as exc:
             for turn in batch:
-                turn.error = turn.error or exc
+                turn.error = turn.error or exception.copy_of(exc)
 
     def _do_each(self, batch: Sequence[_Turn[_Item]]) -> None:
         for turn in batch:

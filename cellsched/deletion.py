@@ -137,7 +137,7 @@ class Deletion:
         except Exception as exc:
             # Each call would wait as long.
             for each in calls:
-                each.error = exc
+                each.error = exception.copy_of(exc)
         else:
             call.continues = True
 

@@ -94,8 +94,11 @@ as attributes, and travel over RPC in ``kwargs``, so they are plain data.
 from collections.abc import Iterable
 from collections.abc import Mapping
 from typing import Any
+from typing import TypeVar
 
 from cellsched import urls
+
+_Error = TypeVar('_Error', bound=BaseException)
 
 #: Suffix that a transport adds to the class name of a received error.
 _REMOTE = '_Remote'
@@ -812,6 +815,19 @@ _TEXT_MAX = 500
 
 #: Uuids that one message names.
 _NAMED_MAX = 10
+
+
+def copy_of(error: _Error) -> _Error:
+    """Return an equal error, with the error as its cause.
+
+    If several threads wait for the same work, each raises a copy of its error.
+    A raised error gets the traceback and the context of its thread.
+    """
+    kind = type(error)
+    made = kind.__new__(kind, *error.args)
+    vars(made).update(vars(error))
+    made.__cause__ = error
+    return made
 
 
 def name_some(uuids: Iterable[str]) -> str:

@@ -144,7 +144,7 @@ class ProgressReports:
             # each again could be taken for what is late; and each would wait
             # as long.
             for news in all_news:
-                news.error = exc
+                news.error = exception.copy_of(exc)
             return
         for news in all_news:
             news.went = news.uuid in went

@@ -74,6 +74,7 @@ class TestTogether(base.TestCase):
 
         self.assertEqual([None, Death, Death], [
             each and type(each) for each in outcomes])
+        self.assertIsNot(outcomes[1], outcomes[2])
         self.jointly.do(5)
         self.assertEqual([5], self.batches[-1])
 

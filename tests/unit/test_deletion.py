@@ -186,9 +186,11 @@ class TestConcurrentCalls(DeletionCase):
         with futures.ThreadPoolExecutor(CALLS) as threads:
             calls = [threads.submit(shared.run, base.USER, self.uuid)
                      for _ in range(CALLS)]
-            errors = {type(call.exception(WAIT_S)) for call in calls}
+            errors = [call.exception(WAIT_S) for call in calls]
 
-        self.assertEqual({exception.DatabaseUnreachable}, errors)
+        self.assertEqual({exception.DatabaseUnreachable},
+                         set(map(type, errors)))
+        self.assertEqual(CALLS, len(set(map(id, errors))))
 
     def test_call_during_another_one_returns(self):
         self.on_host()

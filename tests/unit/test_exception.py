@@ -102,6 +102,22 @@ class TestErrors(base.TestCase):
             self.assertEqual(str(error), str(again))
             self.assertEqual('c', again.consumer)
 
+    def test_copies_differ_from_their_error_in_the_traceback_only(self):
+        for error in made():
+            one, two = exception.copy_of(error), exception.copy_of(error)
+
+            for each in one, two:
+                self.assertEqual(
+                    (type(error), error.args, vars(error)),
+                    (type(each), each.args, vars(each)))
+                self.assertIs(error, each.__cause__)
+                self.assertRaises(type(error), self.throw, each)
+            self.assertIsNot(one.__traceback__, two.__traceback__)
+            self.assertIsNone(error.__traceback__)
+
+    def throw(self, error):
+        raise error
+
     def test_a_message_is_taken_as_it_is(self):
         error = exception.Invalid('100% of %(it)s')
 

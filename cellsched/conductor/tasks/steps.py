@@ -235,7 +235,7 @@ class Schedule(saga.Step):
             # A service that does not answer would not answer the others.
             error = error or self._ask_once(some)
             for call in some:
-                call.error = error
+                call.error = error and exception.copy_of(error)
 
     def _ask_once(self, calls: Sequence['_Call']) -> Exception | None:
         """Call for some builds; return the error that is that of all.
@@ -613,7 +613,7 @@ class WriteRows(saga.Step):
         except exception.DATABASE_UNAVAILABLE as exc:
             # A separate attempt for each would wait as long each time.
             for rows in group:
-                rows.error = exc
+                rows.error = exception.copy_of(exc)
 
     def _write(
         self, cell: objects.CellMapping, builds: Sequence[Build]

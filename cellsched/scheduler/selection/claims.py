@@ -212,7 +212,7 @@ class ClaimQueue:
                 if error is None:
                     asked.append(place)
                 else:
-                    request.busy[place] = error
+                    request.busy[place] = exception.copy_of(error)
             request.asked = asked
             if asked:
                 rest.append(request)
@@ -228,7 +228,7 @@ def amounts_of(claims: Iterable[base.Claim]) -> dict[str, dict[str, int]]:
 
 def _end_all(requests: Sequence[ClaimRequest], error: BaseException) -> None:
     for request in requests:
-        request.end(error)
+        request.end(exception.copy_of(error))
 
 
 class ClaimRefusals:

@@ -260,6 +260,7 @@ class TestTogether(ProgressCase):
 
         for outcome in outcomes:
             self.assertIsInstance(outcome, exception.DatabaseUnreachable)
+        self.assertEqual(4, len(set(map(id, outcomes))))
         self.assertEqual(2, self.told.begun)
 
 

@@ -212,18 +212,21 @@ DEADLINE_S = 600
 
 class TestWriteRowsTogether(base.StepTestCase):
 
-    def test_builds_that_wait_for_the_same_cell_are_written_together(self):
+    def write_together(self, batches, write):
+        """Write batches, of which all but the first wait for the first.
+
+        :param write: takes the cell, and returns its database
+        :returns: the number of writes
+        """
         step = steps.WriteRows(
             self.database, self.targets, self.clock, base.LEASE_S)
-        batches = [self.builds(['a1']) for _ in range(4)]
         begun, go_on, times = threading.Event(), threading.Event(), []
-        database = self.targets.database
 
         def slow(cell):
             times.append(cell.name)
             begun.set()
             go_on.wait(DEADLINE_S)
-            return database(cell)
+            return write(cell)
 
         self.targets.database = slow
         with futures.ThreadPoolExecutor(4) as threads:
@@ -236,11 +239,32 @@ class TestWriteRowsTogether(base.StepTestCase):
                 futures.wait(others, 0.001)
             go_on.set()
             futures.wait([first, *others], DEADLINE_S)
+        return len(times)
 
-        self.assertEqual(2, len(times))
+    def test_builds_that_wait_for_the_same_cell_are_written_together(self):
+        batches = [self.builds(['a1']) for _ in range(4)]
+
+        self.assertEqual(
+            2, self.write_together(batches, self.targets.database))
+
         for [build] in batches:
             self.assertIsNone(build.reason)
             self.assertEqual(['cell1'], [*self.rows(build.uuid)])
+
+    def test_builds_that_fail_together_have_errors_of_their_own(self):
+        batches = [self.builds(['a1']) for _ in range(4)]
+        gone = exception.DatabaseUnreachable(
+            schema='cell1', url='there', reason='gone')
+
+        def fail(cell):
+            raise gone
+
+        self.assertEqual(2, self.write_together(batches, fail))
+
+        reasons = [build.reason for [build] in batches]
+        self.assertEqual({exception.DatabaseUnreachable},
+                         set(map(type, reasons)))
+        self.assertEqual(4, len(set(map(id, reasons))))
 
 
 class TestWriteRowsNotifications(base.StepTestCase):

@@ -139,6 +139,7 @@ class TestTogether(base.TestCase):
         for outcome in outcomes[1], outcomes[3]:
             self.assertIsInstance(outcome, exception.ClaimBusy)
             self.assertEqual([OTHER], outcome.providers)
+        self.assertIsNot(outcomes[1], outcomes[3])
         self.assertEqual((3, 0), (self.used(), self.used(OTHER)))
 
     def test_busy_host_is_not_waited_for_again_at_once(self):
@@ -257,7 +258,10 @@ class TestTogether(base.TestCase):
 
         outcomes = self.meanwhile(self.claims('a'), self.claims('b'))
 
-        self.assertEqual([self.store.error] * 2, outcomes)
+        for outcome in outcomes:
+            self.assertIsInstance(outcome, exception.DatabaseUnreachable)
+            self.assertIs(self.store.error, outcome.__cause__)
+        self.assertIsNot(*outcomes)
         self.store.error = None
         self.assertEqual(1, self.claim(self.claims('a')))
 
