@@ -31,9 +31,13 @@ class ExpiringLocks:
         self._made.append(_ExpiringLock())
         return self._made[-1]
 
-    def expire(self, number):
-        """End the present wait for the lock that was made as this one."""
+    def expire(self, number, meanwhile=lambda: None):
+        """End the present wait for the lock that was made as this one.
+
+        :param meanwhile: called after the limit, before the wait ends
+        """
         lock = self._made[number]
+        lock.meanwhile = meanwhile
         lock.expired.set()
         while lock.expired.is_set():
             time.sleep(0.001)
@@ -44,12 +48,14 @@ class _ExpiringLock:
     def __init__(self):
         self._lock = threading.Lock()
         self.expired = threading.Event()
+        self.meanwhile = lambda: None
 
     def acquire(self, timeout=None):
         if timeout is None:
             return self._lock.acquire()
         while not self._lock.acquire(timeout=0.002):
             if self.expired.is_set():
+                self.meanwhile()
                 self.expired.clear()
                 return False
         return True

@@ -24,6 +24,7 @@ class TestLane(base.TestCase):
         self.is_failing = False
         self.pool = futures.ThreadPoolExecutor(8)
         self.addCleanup(self.pool.shutdown)
+        self.addCleanup(self.decide_all)
 
     def decide(self, request):
         self.decided.append(request)
@@ -31,6 +32,10 @@ class TestLane(base.TestCase):
             self.begun[request].set()
             assert self.go_on[request].wait(60)
         return request != 'n'
+
+    def decide_all(self):
+        for each in self.go_on.values():
+            each.set()
 
     def claim(self, requests):
         self.claimed.append(''.join(requests))
@@ -129,6 +134,21 @@ class TestLane(base.TestCase):
         others[0].result(60)
         self.assertEqual(['C'], self.removed)
         self.assertEqual(['A', 'b'], self.claimed)
+
+    def test_decision_that_ends_at_the_limit_is_kept(self):
+        _, deciding, late = self.ask('A', 'b', 'C')
+        self.go_on['A'].set()
+        self.assertTrue(self.begun['C'].wait(60))
+
+        def decide():
+            self.go_on['C'].set()
+            deciding.result(60)
+
+        self.locks.expire(2)
+        self.locks.expire(2, decide)
+
+        self.assertIsNone(late.result(60))
+        self.assertEqual([], self.removed)
 
     def test_failed_claim_ends_the_waits(self):
         self.is_failing = True
