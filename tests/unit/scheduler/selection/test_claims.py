@@ -141,6 +141,10 @@ class TestTogether(base.TestCase):
             self.assertEqual([OTHER], outcome.providers)
         self.assertIsNot(outcomes[1], outcomes[3])
         self.assertEqual((3, 0), (self.used(), self.used(OTHER)))
+        # The store is not asked again about the busy host.
+        self.assertRaises(exception.ClaimBusy, self.claim,
+                          self.claims('e', provider=OTHER))
+        self.assertEqual([1, 4, 2], self.store.asked)
 
     def test_busy_host_is_not_waited_for_again_at_once(self):
         now = fake_clock.FakeClock()
