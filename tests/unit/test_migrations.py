@@ -3,14 +3,18 @@
 
 import sqlalchemy as sa
 
+from cellsched.claims import base as claims_base
+from cellsched.claims import memory
 from cellsched.db.cell import instance_history
 from cellsched.db.cell import models
 from cellsched.db.cell import server_moves
 from cellsched.db import session
 from cellsched import exception
 from cellsched import migrations
+from tests.unit import base
 from tests.unit.compute import agents
 from tests.unit.compute import mover
+from tests.unit.db import samples
 
 
 def watched(method, watch):
@@ -242,3 +246,62 @@ class TestMoving(mover.MoverTestCase):
         self.assertTrue(self.migrations.finish(self.cell, move))
 
         self.assertEqual({}, self.places)
+
+
+class TestWithdrawal(base.TestCase):
+    """A server withdraws its claims, and a process may decide so too late."""
+
+    def setUp(self):
+        super().setUp()
+        self.uuid, self.node, self.other = samples.uuids(3)
+        self.name = migrations.consumer(self.uuid)
+        self.store = memory.MemoryClaims()
+        for provider in self.node, self.other:
+            self.store.set_inventory(
+                provider, {'VCPU': claims_base.Inventory(total=4)})
+        self.claim(self.node)
+
+    def claim(self, provider):
+        self.store.claim([
+            claims_base.Claim(self.uuid, provider, {'VCPU': 3})])
+
+    def withdraw(self, look):
+        return migrations.withdraw(self.store, self.uuid, self.name, look)
+
+    def holds(self):
+        """Return the provider of the server, and of its other consumer."""
+        held = self.store.claims_of([self.uuid, self.name])
+        return tuple(held[name][0].provider if name in held else None
+                     for name in (self.uuid, self.name))
+
+    def test_claims_are_in_use_until_the_second_look(self):
+        def look():
+            self.assertEqual((None, self.node), self.holds())
+            return True
+
+        self.assertIs(True, self.withdraw(look))
+
+        self.assertEqual((None, None), self.holds())
+
+    def test_late_process_gives_the_claims_back(self):
+        self.assertIs(False, self.withdraw(lambda: False))
+
+        self.assertEqual((self.node, None), self.holds())
+
+    def test_unclear_claims_stay_in_use_for_the_audit(self):
+        self.assertIs(False, self.withdraw(lambda: None))
+
+        self.assertEqual((None, self.node), self.holds())
+
+    def test_server_with_new_claims_keeps_them(self):
+        for is_due, other in (True, None), (False, self.node):
+            with self.subTest(is_due=is_due):
+                def look(is_due=is_due):
+                    self.claim(self.other)
+                    return is_due
+
+                self.assertIs(is_due, self.withdraw(look))
+
+                self.assertEqual((self.other, other), self.holds())
+            self.store.release([self.uuid, self.name])
+            self.claim(self.node)
