@@ -295,6 +295,23 @@ class TestFailure(agents.AgentTestCase):
         self.assertTrue(self.holds)
         self.assertEqual([], self.conductor.sent)
 
+    def test_claim_of_a_build_that_moves_in_the_withdrawal_is_kept(self):
+        self.fail(exception.BuildFailed(uuid=self.uuid, reason='it broke'))
+        transfer = self.claims.transfer
+
+        def moved(source, target):
+            self.claims.transfer = transfer
+            with self.cell.writer() as connection:
+                samples.put(connection, self.uuid, {'host': 'host2'})
+            return transfer(source, target)
+
+        self.claims.transfer = moved
+        self.build()
+
+        self.assertState('building', 'spawning', 'host2')
+        self.assertTrue(self.holds)
+        self.assertEqual([], self.conductor.sent)
+
     def test_deletion_while_it_is_handed_on_wins(self):
         self.fail(exception.BuildFailed(uuid=self.uuid, reason='it broke'))
         release = self.claims.release

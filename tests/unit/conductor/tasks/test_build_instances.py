@@ -205,6 +205,37 @@ class TestBuildInstances(base.TestCase):
         self.assertEqual('deleted', self.row(self.uuid).vm_state)
         self.assertIsNone(self.holds(self.uuid))
 
+    def test_server_deleted_after_its_claim_has_no_stored_message(self):
+        claim = self.claims.claim
+
+        def delete_first(claims):
+            self.delete_row()
+            return claim(claims)
+
+        self.claims.claim = delete_first
+        self.try_next('a1')
+
+        with self.cell.reader() as connection:
+            self.assertIsNone(build_casts.get(connection, self.uuid))
+
+    def test_late_conductor_leaves_the_claim_of_a_later_attempt(self):
+        self.claim('a2')
+        transfer = self.claims.transfer
+
+        def go_on(source, target):
+            self.claims.transfer = transfer
+            with self.cell.writer() as connection:
+                samples.put(connection, self.uuid, {
+                    'host': 'a2', 'task_state': 'spawning',
+                    'build_attempts': 3})
+            return transfer(source, target)
+
+        self.claims.transfer = go_on
+        self.try_next('a1')
+
+        self.assertEqual('a2', self.holds(self.uuid))
+        self.assertEqual([], self.agents.sent)
+
     def kept(self):
         with self.cell.reader() as connection:
             return build_casts.BuildMessage.read(

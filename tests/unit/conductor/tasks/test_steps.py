@@ -250,10 +250,10 @@ class TestAlternates(base.TestCase):
         self.claims.claim(claims_base.of_selection(
             self.uuid, self.selection(host)))
 
-    def claim_first(self):
+    def claim_first(self, is_due=True):
         chosen = self.alternates.claim_first(
             objects.Instance(uuid=self.uuid, **self.owner), self.hosts, None,
-            lambda: True)
+            lambda: is_due)
         return chosen and chosen.service_host
 
     def test_first_one_with_room_is_claimed_in_place_of_the_last(self):
@@ -262,6 +262,13 @@ class TestAlternates(base.TestCase):
                              (self.claim_first(), self.holds(self.uuid)))
         self.assertEqual((None, None, []), (
             self.claim_first(), self.holds(self.uuid), self.hosts))
+
+    def test_outdated_call_claims_nothing(self):
+        for is_due, held in (False, 'a1'), (None, None):
+            self.assertIsNone(self.claim_first(is_due))
+
+            self.assertEqual(held, self.holds(self.uuid))
+            self.assertEqual(2, len(self.hosts))
 
     def test_host_with_locked_rows_is_passed_over(self):
         claim, chosen = self.claims.claim, [*self.hosts]

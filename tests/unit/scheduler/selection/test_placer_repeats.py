@@ -151,6 +151,19 @@ class TestOtherScheduler(schedulers.PlacingTestCase):
         self.assertTableIsRight()
 
 
+class TestWithRoom(schedulers.PlacingTestCase):
+
+    hosts = {'a1': 12}
+
+    def test_claim_of_a_repeated_request_counts_once(self):
+        uuids = samples.uuids(1)
+        for _ in range(2):
+            self.assertEqual(
+                [['a1']], schedulers.hosts(self.place(uuids=uuids)))
+
+            self.assertTableIsRight()
+
+
 class TestWithoutRoom(schedulers.PlacingTestCase):
     """The hosts are full, one of them with what was claimed before."""
 
