@@ -44,13 +44,10 @@ class Etcd(base.Kind):
         lost = []
 
         def notice(request, answer):
-            if isinstance(answer, protocol.TransactionOutcome):
-                parts = [op for op in request.success
-                         if isinstance(op, protocol.Transaction)]
-                for part, outcome in (
-                        *zip(parts, answer.parts), (request, answer)):
-                    if puts(part) and not outcome.succeeded:
-                        lost.append(part)
+            if puts(request) and isinstance(
+                    answer, protocol.TransactionOutcome) and (
+                        not answer.succeeded):
+                lost.append(request)
 
         base.watch(client.EtcdClient, notice)
         return base.CountingClaims(parts.claims, lost=lambda: len(lost))

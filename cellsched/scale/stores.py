@@ -543,10 +543,11 @@ class EtcdClient(ServerClient):
 
     @classmethod
     def size(cls, request: Any) -> int:
-        kind = (protocol.Transaction if cls.is_write(request)
-                else protocol.Get)
-        return max(1, sum(isinstance(op, kind) for op in
-                          getattr(request, 'success', ())))
+        ops = getattr(request, 'success', ())
+        if not cls.is_write(request):
+            return max(1, len(ops))
+        # Each claim writes the key of its consumer.
+        return max(1, sum(b'/c/' in getattr(op, 'key', b'') for op in ops))
 
     @classmethod
     def is_write(cls, request: Any) -> bool:
@@ -557,8 +558,7 @@ class EtcdClient(ServerClient):
         if not isinstance(answer, protocol.TransactionOutcome) or (
                 not self.is_write(request)):
             return False
-        return not answer.succeeded or not all(
-            part.succeeded for part in answer.parts)
+        return not answer.succeeded
 
 
 class CassandraClient(ServerClient):

@@ -8,7 +8,6 @@ once; after a missing answer the next request goes to another member.
 
 import base64
 from collections.abc import Callable
-from collections.abc import Iterable
 from collections.abc import Iterator
 import json
 import os
@@ -336,19 +335,9 @@ def _refusal_of(error: exceptions.Etcd3Exception) -> protocol.Refusal:
 
 
 def _transaction(request: protocol.Transaction) -> dict[str, Any]:
-    failure = [_op(each) for each in request.failure]
-    for compares, success in reversed(request.alternatives):
-        failure = [{'request_txn': _branches(compares, success, failure)}]
-    return _branches(request.compares, request.success, failure)
-
-
-def _branches(
-    compares: Iterable[protocol.Compare], success: Iterable[protocol.Op],
-    failure: list[dict[str, Any]],
-) -> dict[str, Any]:
-    return {'compare': [_compare(each) for each in compares],
-            'success': [_op(each) for each in success],
-            'failure': failure}
+    return {'compare': [_compare(each) for each in request.compares],
+            'success': [_op(each) for each in request.success],
+            'failure': [_op(each) for each in request.failure]}
 
 
 def _compare(compare: protocol.Compare) -> dict[str, Any]:
@@ -374,22 +363,13 @@ def _op(op: protocol.Op) -> dict[str, Any]:
     return {'request_range': body}
 
 
-def _outcome(body: Any, header: Any = None) -> protocol.TransactionOutcome:
-    header, alternative = header or body['header'], 0
-    while not body.get('succeeded') and (
-            nested := body.get('responses')) and 'response_txn' in nested[0]:
-        body = nested[0]['response_txn']
-        alternative += 1
-    succeeded = body.get('succeeded', False)
-    responses = body.get('responses', ())
+def _outcome(body: Any) -> protocol.TransactionOutcome:
+    header = body['header']
+    found = [tuple(map(_found, each['response_range'].get('kvs', ())))
+             for each in body.get('responses', ()) if 'response_range' in each]
     return protocol.TransactionOutcome(
-        succeeded, str(header['cluster_id']),
-        int(header['revision']), tuple(
-            tuple(map(_found, each['response_range'].get('kvs', ())))
-            for each in responses if 'response_range' in each),
-        alternative if succeeded else 0, tuple(
-            _outcome(each['response_txn'], header)
-            for each in responses if 'response_txn' in each))
+        body.get('succeeded', False), str(header['cluster_id']),
+        int(header['revision']), tuple(found))
 
 
 def _found(body: Any) -> protocol.Found:

@@ -68,17 +68,14 @@ class Transaction:
     """Conditional operations, which are one atomic step.
 
     :param compares: conditions, all of which must be true
-    :param success: operations if they are true; a transaction among them has
-        its own conditions
+    :param success: operations if they are true; may have transactions, whose
+        operations the server counts alone
     :param failure: operations otherwise
-    :param alternatives: further conditions and operations, tried in their
-        order before ``failure``
     """
 
     compares: tuple[Compare, ...] = ()
     success: 'tuple[Op, ...]' = ()
     failure: 'tuple[Op, ...]' = ()
-    alternatives: 'tuple[tuple[tuple[Compare, ...], tuple[Op, ...]], ...]' = ()
 
 
 Op = Get | Put | Delete | Transaction
@@ -104,18 +101,14 @@ class TransactionOutcome:
 
     :param cluster: id of the cluster
     :param revision: revision of the whole store
-    :param found: result of each :class:`Get`, in their order
-    :param alternative: number of the alternative that was applied, from 1;
-        0 for none
-    :param parts: outcome of each transaction among the operations
+    :param found: result of each :class:`Get`, in their order, without those of
+        transactions among the operations
     """
 
     succeeded: bool
     cluster: str
     revision: int
     found: tuple[tuple[Found, ...], ...] = ()
-    alternative: int = 0
-    parts: 'tuple[TransactionOutcome, ...]' = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -19,14 +19,12 @@ from typing import Any
 from oslo_log import log
 
 from cellsched.claims import base
-from cellsched.claims.etcd import batches
-from cellsched.claims.etcd.calls import Calls
-from cellsched.claims.etcd.calls import Conflict
-from cellsched.claims.etcd.calls import Full
-from cellsched.claims.etcd.calls import PAGE
 from cellsched.claims.etcd import protocol
 from cellsched.claims.etcd import records
 from cellsched.claims.etcd import transactions
+from cellsched.claims.etcd.transactions import Conflict
+from cellsched.claims.etcd.transactions import Full
+from cellsched.claims.etcd.transactions import PAGE
 from cellsched.conditions import Conditions
 from cellsched import exception
 
@@ -45,10 +43,9 @@ _MEND_S = 5.0
 class ProviderFigures:
     """Reads providers, sets their inventories and corrects their counters."""
 
-    def __init__(self, calls: Calls, batches_: batches.Batches) -> None:
-        self._calls = calls
-        self._names = calls.names
-        self._batches = batches_
+    def __init__(self, store: transactions.Records) -> None:
+        self._store = store
+        self._names = store.names
         #: When all counters are corrected next, and why that failed last.
         self._mend_at = -math.inf
         self._full: Full | None = None
@@ -58,15 +55,14 @@ class ProviderFigures:
     ) -> Iterator[tuple[str, records.StoredProvider]]:
         """Yield current providers: those named, or all of them."""
         if names is None:
-            for kv in self._calls.all_of(self._names.provider):
+            for kv in self._store.all_of(self._names.provider):
                 yield self._names.name(kv.key), records.StoredProvider.of(kv)
             return
         known = [*dict.fromkeys(name for name in names if name)]
-        for chunk in transactions.chunks(known, self._calls.ops_max):
-            view = self._calls.read(transactions.Scope(chunk))
-            for name, provider in view.providers.items():
-                if provider.revision:
-                    yield name, provider
+        view = self._store.read(transactions.Scope(known))
+        for name, provider in view.providers.items():
+            if provider.revision:
+                yield name, provider
 
     def set_inventory(
         self, name: str, inventory: Mapping[str, base.Inventory]
@@ -77,22 +73,22 @@ class ProviderFigures:
 
         def attempt() -> None:
             nonlocal view
-            current, view = view or self._calls.read(scope), None
-            known = current.providers[name]
+            current, view = view or self._store.read(scope), None
+            draft = transactions.Draft(current)
+            known = draft.provider(name)
             records.check([known])
             if known.inventory == inventory:
                 return
             if not known.revision:
                 # Its key may be lost while servers hold claims there.
                 known = self._walk().provider(name, known)
-            draft = transactions.Draft(current)
             draft.providers[name] = dataclasses.replace(
                 known, inventory=dict(inventory))
-            view = self._calls.change(draft, scope)
+            view = self._store.change(draft)
             if view is not None:
                 raise Conflict
 
-        self._calls.repeat(attempt)
+        self._store.repeat(attempt)
 
     def recount(self, name: str) -> bool:
         """Correct the counters of a provider; return whether any was wrong.
@@ -103,12 +99,10 @@ class ProviderFigures:
         scope = transactions.Scope([name])
 
         def attempt() -> bool:
-            view = self._calls.read(scope)
-            known = view.providers[name]
+            draft = transactions.Draft(self._store.read(scope))
+            known = draft.provider(name)
             if not known.revision or known.unreadable:
                 return False
-            if marks := view.all_marks(scope):
-                self._batches.settle(marks)
             walk = self._walk()
             if any(each.unreadable for each in walk.consumers.values()):
                 return False
@@ -116,40 +110,37 @@ class ProviderFigures:
             if counted == known:
                 return False
             # A concurrent claim or release changes the provider: a conflict.
-            draft = transactions.Draft(view)
             draft.providers[name] = counted
-            other = self._calls.change(draft, scope)
-            if other is not None:
+            if self._store.change(draft) is not None:
                 raise Conflict
             return True
 
-        return self._calls.repeat(attempt)
+        return self._store.repeat(attempt)
 
     def _walk(self) -> '_Walk':
-        """Read all consumers and batches."""
-        outcome = self._calls.get(self._names.all_of(self._names.batch))
-        walk = _Walk(outcome.revision, transactions.batches(
-            self._names, outcome.found[0]))
-        for kv in self._calls.all_of(self._names.consumer):
+        """Read all consumers."""
+        walk = _Walk(self._store.get().revision)
+        for kv in self._store.all_of(self._names.consumer):
             walk.consumers[self._names.name(kv.key)] = (
                 records.StoredConsumer.of(kv))
-        self._calls.report(walk.consumers.values())
+        self._store.report(walk.consumers.values())
         return walk
 
     # Repairs of all records.
 
     def is_counted(self) -> bool:
         """Return whether the counters may be relied on."""
-        [found] = self._calls.get(protocol.Get(self._names.counted)).found
+        [found] = self._store.get(protocol.Get(self._names.counted)).found
         return [kv.value for kv in found] == [records.COUNTED]
 
     def mend_sometimes(self) -> bool:
         """Correct all counters, at most every few seconds.
 
         :returns: whether they are right now
-        :raises cellsched.claims.etcd.calls.Full: the server has no space
+        :raises cellsched.claims.etcd.transactions.Full: the server has no
+            space
         """
-        now = self._calls.clock.monotonic()
+        now = self._store.clock.monotonic()
         if now < self._mend_at:
             if self._full is not None:
                 raise self._full
@@ -162,25 +153,18 @@ class ProviderFigures:
             raise
 
     def mend(self) -> bool:
-        """Correct all counters, members and marks of missing batches.
+        """Correct all counters and members.
 
         :returns: False if some could not be corrected yet
         """
-        # 1. Complete committed batches without a list of their consumers, and
-        #    roll back pending ones.
-        [states] = self._calls.get(self._names.all_of(self._names.batch)).found
-        self._batches.settle(
-            [name for name, batch in transactions.batches(
-                self._names, states).items()
-             if not batch.unreadable and self._is_lost(name)], abort=True)
-        # 2. Announce it. A release that cannot count deletes the key, which
+        # 1. Announce it. A release that cannot count deletes the key, which
         #    then shows at the end.
-        run = f'{self._calls.random.getrandbits(64):016x}'.encode()
+        run = f'{self._store.random.getrandbits(64):016x}'.encode()
         key = self._names.counted
-        self._calls.repeat(lambda: self._calls.transact(
+        self._store.repeat(lambda: self._store.transact(
             protocol.Transaction((), (protocol.Put(key, run),))))
         for number in range(_WALKS_MAX):
-            # 3. Add up the claims of all consumers, and correct the records
+            # 2. Add up the claims of all consumers, and correct the records
             #    that have not changed since. At last, count each of the
             #    others alone.
             changed: list[str] = []
@@ -188,8 +172,8 @@ class ProviderFigures:
                     not changed or number == _WALKS_MAX - 1):
                 for name in changed:
                     self.recount(name)
-                # 4. All counters are right.
-                return self._calls.repeat(lambda: self._calls.transact(
+                # 3. All counters are right.
+                return self._store.repeat(lambda: self._store.transact(
                     protocol.Transaction(
                         (protocol.Compare(key, 0, run),),
                         (protocol.Put(key, records.COUNTED),)))).succeeded
@@ -203,12 +187,7 @@ class ProviderFigures:
         if any(each.unreadable for each in walk.consumers.values()):
             return False
         right = True
-        for name in walk.orphans():
-            consumer = dataclasses.replace(walk.consumers[name], batch='')
-            right &= self._replace(
-                self._names.consumer(name), consumer.revision,
-                consumer.value())
-        for kv in self._calls.all_of(self._names.provider):
+        for kv in self._store.all_of(self._names.provider):
             name, known = self._names.name(kv.key), (
                 records.StoredProvider.of(kv))
             counted = walk.provider(name, known)
@@ -217,10 +196,9 @@ class ProviderFigures:
             elif kv.revision > walk.revision:
                 changed.append(name)
             elif counted != known and not self._replace(
-                    kv.key, kv.revision, dataclasses.replace(
-                        counted, changes=known.changes + 1).value()):
+                    kv.key, kv.revision, counted.value()):
                 changed.append(name)
-        for kv in self._calls.all_of(self._names.group):
+        for kv in self._store.all_of(self._names.group):
             group = records.StoredGroup.of(kv)
             joined = walk.group(self._names.name(kv.key), kv.revision)
             if group.unreadable or kv.revision > walk.revision:
@@ -232,20 +210,14 @@ class ProviderFigures:
     def _replace(self, key: bytes, revision: int, value: bytes) -> bool:
         """Write a record if it is unchanged; return whether it was."""
         op = protocol.Put(key, value) if value else protocol.Delete(key)
-        return self._calls.repeat(lambda: self._calls.transact(
+        return self._store.repeat(lambda: self._store.transact(
             protocol.Transaction(
                 (protocol.Compare(key, revision),),
                 (op, protocol.Put(self._names.tick, b''))))).succeeded
 
-    def _is_lost(self, name: str) -> bool:
-        """Return whether a batch has no list of its consumers."""
-        [work] = self._calls.get(
-            protocol.Get(self._names.work(name))).found
-        return records.work_of(work) is None
-
     def problems(self) -> list[base.StoreProblem]:
         """Return the records that are unreadable or contradict others."""
-        # Two reads, as a batch may be in progress.
+        # Two reads, as a claim may be in progress.
         again = {each.record: each for each in self._problems()}
         return [each for each in self._problems()
                 if each == again.get(each.record)] if again else []
@@ -254,34 +226,21 @@ class ProviderFigures:
         names, walk = self._names, self._walk()
         for kind, read in ((names.provider, records.StoredProvider.of),
                            (names.consumer, records.StoredConsumer.of),
-                           (names.group, records.StoredGroup.of),
-                           (names.batch, records.BatchState.of)):
-            for kv in self._calls.all_of(kind):
+                           (names.group, records.StoredGroup.of)):
+            for kv in self._store.all_of(kind):
                 record: Any = read(kv)
                 key = records.shown(kv.key)
-                marks = ({record.batch} - {''} if kind == names.consumer
-                         else set(getattr(record, 'batches', ())))
-                missing = sorted(marks - walk.batches.keys())
                 if record.unreadable:
                     yield base.StoreProblem(
                         key, record.unreadable, 'restore its value, or delete '
                         'it if no later release wrote it, and audit again',
                         names.name(kv.key) if kind == names.provider else '')
-                elif missing:
-                    yield base.StoreProblem(
-                        key, f'names the batch {missing[0]}, which does not '
-                        'exist')
                 elif kind == names.group:
                     ghosts = record.members.keys() - walk.consumers.keys()
                     if ghosts:
                         yield base.StoreProblem(
                             key, f'has the member {min(ghosts)}, which holds '
                             'no claim')
-        for name, batch in walk.batches.items():
-            if not batch.unreadable and self._is_lost(name):
-                yield base.StoreProblem(
-                    records.shown(names.batch(name)),
-                    'is a batch without a list of its consumers')
 
 
 @dataclasses.dataclass
@@ -293,23 +252,16 @@ class _Walk:
     """
 
     revision: int
-    batches: Mapping[str, records.BatchState]
     consumers: dict[str, records.StoredConsumer] = dataclasses.field(
         default_factory=dict)
-
-    def orphans(self) -> list[str]:
-        """Return the consumers with a mark of a missing batch."""
-        return [name for name, consumer in self.consumers.items()
-                if consumer.batch and consumer.batch not in self.batches]
 
     def provider(
         self, name: str, known: records.StoredProvider
     ) -> records.StoredProvider:
         """Return a provider with the counters that follow."""
-        counted = dataclasses.replace(known, used={}, consumers=0, batches={})
+        counted = dataclasses.replace(known, used={}, consumers=0)
         for consumer in self._by_provider.get(name, ()):
-            counted = counted.taken(consumer.amounts[name], 1, self._mark(
-                consumer))
+            counted = counted.taken(consumer.amounts[name], 1)
         return counted
 
     def group(self, name: str, revision: int) -> records.StoredGroup:
@@ -317,11 +269,8 @@ class _Walk:
         group = records.StoredGroup(revision)
         for consumer, it in self.consumers.items():
             if it.joins is not None and it.joins[0] == name:
-                group = group.joined(consumer, it.joins[1:], self._mark(it))
+                group = group.joined(consumer, it.joins[1:])
         return group
-
-    def _mark(self, consumer: records.StoredConsumer) -> str:
-        return consumer.batch if consumer.batch in self.batches else ''
 
     @functools.cached_property
     def _by_provider(self) -> Mapping[str, list[records.StoredConsumer]]:
@@ -335,12 +284,14 @@ class _Walk:
 class ProviderFeed:
     """Follows the changes of all providers."""
 
-    def __init__(self, calls: Calls, figures: ProviderFigures) -> None:
-        self._calls = calls
+    def __init__(
+        self, store: transactions.Records, figures: ProviderFigures
+    ) -> None:
+        self._store = store
         self._figures = figures
-        self._conditions = Conditions(LOG, calls.clock.monotonic)
-        self._names = calls.names
-        self._lock = calls.clock.lock()
+        self._conditions = Conditions(LOG, store.clock.monotonic)
+        self._names = store.names
+        self._lock = store.clock.lock()
         self._cluster = ''
         #: Revision up to which all changes are known; -1 at first.
         self._position = -1
@@ -353,11 +304,11 @@ class ProviderFeed:
             unreadable = [name for name, provider in self._known.items()
                           if provider.unreadable]
             # An operator who mends a provider writes no other key.
-            outcome = self._calls.get(
+            outcome = self._store.get(
                 protocol.Get(self._names.tick),
                 protocol.Get(self._names.counted),
                 *(protocol.Get(self._names.provider(name))
-                  for name in unreadable[:self._calls.ops_max - 2]))
+                  for name in unreadable[:self._store.ops_max - 2]))
             found, counted, *mended = outcome.found
             if [kv.value for kv in counted] != [records.COUNTED]:
                 self._mend()
@@ -396,13 +347,13 @@ class ProviderFeed:
         """Read all changes up to a revision."""
         if cluster != self._cluster or revision < self._last():
             # Another cluster, or a backup was restored.
-            self._calls.forget()
+            self._store.forget()
             self._load()
         everything = self._names.all_of(self._names.provider)
         while self._position < revision:
             request = protocol.Changes(
                 everything.key, everything.end, self._position, revision)
-            answer = self._calls.repeat(lambda: self._calls.send(request))
+            answer = self._store.repeat(lambda: self._store.send(request))
             if isinstance(answer, protocol.CompactedAnswer):
                 self._load()
                 continue
@@ -421,7 +372,7 @@ class ProviderFeed:
         position = -1
         after: str | bytes = ''
         while True:
-            outcome = self._calls.get(self._names.all_of(
+            outcome = self._store.get(self._names.all_of(
                 self._names.provider, after, PAGE))
             if position < 0:
                 position = outcome.revision
@@ -442,4 +393,4 @@ class ProviderFeed:
             if name:
                 self._known.pop(name, None)
                 provider = self._known[name] = records.StoredProvider.of(kv)
-                self._calls.see(name, provider)
+                self._store.see(name, provider)

@@ -9,13 +9,11 @@ Below the prefix of a deployment::
     p/PROVIDER      inventory, used amounts, number of consumers
     c/CONSUMER      claims, project, user and server group of a consumer
     g/GROUP         members of a server group, by consumer
-    s/BATCH         state of a batch that is too large for one transaction
-    w/BATCH         consumers of that batch
-
     counted         b'1' while counters and members agree with the consumers
+    hold            exists while a large batch is claimed
 
-Values are JSON. Providers, groups and consumers of an unfinished batch are
-marked with its id.
+Values are JSON. The fields ``b`` and ``c`` are for earlier versions, which
+expect them.
 
 A value that cannot be read gives a record with the field ``unreadable``, so
 that it keeps no other record. Its key is compared, and never written. A later
@@ -25,27 +23,22 @@ layout with other fields writes its version as ``v``.
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
+from collections.abc import Sequence
 import dataclasses
+import functools
 import json
 from typing import Any
 from typing import TypeVar
 
-from oslo_log import log
-
 from cellsched.claims import base
 from cellsched.claims.etcd import protocol
 from cellsched import exception
-
-LOG = log.getLogger(__name__)
 
 #: Version of the layout of the keys.
 VERSION = 1
 
 #: Value of the mark of right counters.
 COUNTED = b'1'
-
-#: States of a batch. Its consumers hold their claims once it is committed.
-PENDING, COMMITTED, ABORTED = 'pending', 'committed', 'aborted'
 
 #: Fields of an inventory, in the order of its value.
 _FIELDS = tuple(field.name for field in dataclasses.fields(base.Inventory))
@@ -57,8 +50,6 @@ class StoredProvider:
 
     :param revision: revision of its last change; 0 if there is none
     :param inventory: None if none was set
-    :param batches: number of consumers here of each unfinished batch, by id
-    :param changes: number of changes, so that no value occurs twice
     :param unreadable: why the value cannot be read, with its key, or ''
     """
 
@@ -66,17 +57,14 @@ class StoredProvider:
     inventory: Mapping[str, base.Inventory] | None = None
     used: Mapping[str, int] = dataclasses.field(default_factory=dict)
     consumers: int = 0
-    batches: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    changes: int = 0
     unreadable: str = ''
 
     def taken(
-        self, amounts: Mapping[str, int], sign: int, batch: str
+        self, amounts: Mapping[str, int], sign: int
     ) -> 'StoredProvider':
         """Return it with one consumer added or removed.
 
         :param sign: 1 or -1
-        :param batch: id of the consumer's unfinished batch, or ''
         """
         used = dict(self.used)
         for name, amount in amounts.items():
@@ -84,8 +72,7 @@ class StoredProvider:
             if not used[name]:
                 del used[name]
         return dataclasses.replace(
-            self, used=used, consumers=self.consumers + sign,
-            batches=counted(self.batches, batch, sign))
+            self, used=used, consumers=self.consumers + sign)
 
     def usage(self, name: str) -> base.Usage:
         """Return it as the contract describes a provider.
@@ -104,8 +91,7 @@ class StoredProvider:
         return encoded({
             'i': {name: _short(has) for name, has in (
                 self.inventory or {}).items()},
-            'u': self.used, 'n': self.consumers, 'b': self.batches,
-            'c': self.changes})
+            'u': self.used, 'n': self.consumers, 'b': {}, 'c': 0})
 
     @classmethod
     def of(cls, found: protocol.Found) -> 'StoredProvider':
@@ -113,8 +99,7 @@ class StoredProvider:
         return _of(found, cls, lambda read: cls(
             found.revision,
             {name: _inventory(fields) for name, fields in read['i'].items()},
-            _amounts(read['u']), _number(read['n']), _amounts(read['b']),
-            _number(read['c'])))
+            _amounts(read['u']), _number(read['n'])))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,7 +109,6 @@ class StoredConsumer:
     :param revision: revision of its last change; 0 if it holds no claims
     :param amounts: by provider and resource class
     :param joins: its group, host and member
-    :param batch: id of its unfinished batch, or ''
     :param unreadable: as that of a provider
     """
 
@@ -134,22 +118,18 @@ class StoredConsumer:
     project_id: str | None = None
     user_id: str | None = None
     joins: tuple[str, str, str] | None = None
-    batch: str = ''
     unreadable: str = ''
 
     @classmethod
-    def claiming(
-        cls, claims: Iterable[base.Claim], batch: str = ''
-    ) -> 'StoredConsumer':
+    def claiming(cls, claims: Sequence[base.Claim]) -> 'StoredConsumer':
         """Return the consumer of claims, which are all its own."""
-        claims = list(claims)
         first = claims[0]
         joins = first.group
         member = None if joins is None else (
             joins.group, joins.host, joins.member or first.consumer)
         return cls(
             0, {claim.provider: dict(claim.resources) for claim in claims},
-            first.project_id, first.user_id, member, batch)
+            first.project_id, first.user_id, member)
 
     def claims(self, name: str) -> list[base.Claim]:
         """Return its claims."""
@@ -161,7 +141,7 @@ class StoredConsumer:
         """Return it as the value of a key."""
         return encoded({
             'a': self.amounts, 'p': self.project_id, 'u': self.user_id,
-            'g': self.joins, 'b': self.batch})
+            'g': self.joins, 'b': ''})
 
     @classmethod
     def of(cls, found: protocol.Found) -> 'StoredConsumer':
@@ -170,7 +150,7 @@ class StoredConsumer:
             found.revision,
             {name: _amounts(each) for name, each in read['a'].items()},
             _text(read['p'] or '') or None, _text(read['u'] or '') or None,
-            _texts(read['g'], 3) if read['g'] else None, _text(read['b'])))
+            _texts(read['g'], 3) if read['g'] else None))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -179,30 +159,26 @@ class StoredGroup:
 
     :param revision: revision of its last change; 0 if it has no members
     :param members: host and member, by consumer
-    :param batches: as those of a provider
     :param unreadable: as that of a provider
     """
 
     revision: int = 0
     members: Mapping[str, tuple[str, str]] = dataclasses.field(
         default_factory=dict)
-    batches: Mapping[str, int] = dataclasses.field(default_factory=dict)
     unreadable: str = ''
 
     def joined(
-        self, consumer: str, member: tuple[str, str] | None, batch: str
+        self, consumer: str, member: tuple[str, str] | None
     ) -> 'StoredGroup':
         """Return it with a consumer added or removed.
 
         :param member: its host and member; None to remove it
-        :param batch: id of its unfinished batch, or ''
         """
         members = {name: each for name, each in self.members.items()
                    if name != consumer}
         if member is not None:
             members[consumer] = member
-        return StoredGroup(self.revision, members, counted(
-            self.batches, batch, 1 if member else -1))
+        return StoredGroup(self.revision, members)
 
     def on(self, host: str) -> list[str]:
         """Return the consumers of the members on a host."""
@@ -213,55 +189,14 @@ class StoredGroup:
         """Return it as the value of a key; empty without members."""
         if not self.members:
             return b''
-        return encoded({'m': self.members, 'b': self.batches})
+        return encoded({'m': self.members, 'b': {}})
 
     @classmethod
     def of(cls, found: protocol.Found) -> 'StoredGroup':
         """Return the group of a key."""
         return _of(found, cls, lambda read: cls(
             found.revision, {name: _texts(each, 2) for name, each
-                             in read['m'].items()}, _amounts(read['b'])))
-
-
-@dataclasses.dataclass(frozen=True)
-class BatchState:
-    """A batch that is too large for one transaction.
-
-    :param revision: revision of its last change; 0 if it is finished
-    :param state: one of :data:`PENDING`, :data:`COMMITTED`, :data:`ABORTED`
-    :param age: the revision of its first attempt: lower is older
-    :param unreadable: as that of a provider
-    """
-
-    revision: int = 0
-    state: str = ''
-    age: int = 0
-    unreadable: str = ''
-
-    def value(self) -> bytes:
-        """Return it as the value of a key."""
-        return encoded({'s': self.state, 'a': self.age})
-
-    @classmethod
-    def of(cls, found: protocol.Found) -> 'BatchState':
-        """Return the batch of a key."""
-        def state(read: Mapping[str, Any]) -> 'BatchState':
-            if read['s'] not in (PENDING, COMMITTED, ABORTED):
-                raise ValueError(f'the state {read["s"]!r:.80}')
-            return cls(found.revision, read['s'],
-                       _number(read['a']) or found.created)
-
-        return _of(found, cls, state)
-
-
-def counted(
-    batches: Mapping[str, int], batch: str, number: int
-) -> Mapping[str, int]:
-    """Return the counts by batch after a change of one of them."""
-    if not batch:
-        return batches
-    counts = {**batches, batch: batches.get(batch, 0) + number}
-    return {name: count for name, count in counts.items() if count > 0}
+                             in read['m'].items()}))
 
 
 class Names:
@@ -275,21 +210,18 @@ class Names:
         self.format = self._prefix + b'format'
         self.tick = self._prefix + b'p/'
         self.counted = self._prefix + b'counted'
+        self.hold = self._prefix + b'hold'
+
+    # An invalid name is encoded, too, and not found.
 
     def provider(self, name: str) -> bytes:
-        return self.tick + _encoded(name)
+        return self.tick + name.encode(errors='surrogatepass')
 
     def consumer(self, name: str) -> bytes:
-        return self._prefix + b'c/' + _encoded(name)
+        return self._prefix + b'c/' + name.encode(errors='surrogatepass')
 
     def group(self, name: str) -> bytes:
-        return self._prefix + b'g/' + _encoded(name)
-
-    def batch(self, name: str) -> bytes:
-        return self._prefix + b's/' + _encoded(name)
-
-    def work(self, name: str) -> bytes:
-        return self._prefix + b'w/' + _encoded(name)
+        return self._prefix + b'g/' + name.encode(errors='surrogatepass')
 
     def all_of(
         self, kind: Callable[[str], bytes], after: str | bytes = '',
@@ -312,11 +244,7 @@ class Names:
             return ''
 
 
-def _encoded(name: str) -> bytes:
-    # An invalid name is encoded, too, and not found.
-    return name.encode(errors='surrogatepass')
-
-
+@functools.lru_cache(1024)
 def _short(inventory: base.Inventory) -> list[Any]:
     """Return the fields of an inventory without trailing defaults.
 
@@ -350,17 +278,6 @@ def decoded(value: bytes) -> dict[str, Any]:
     return read
 
 
-def work_of(found: Iterable[protocol.Found]) -> list[str] | None:
-    """Return the consumers of a batch; None if they cannot be read."""
-    for kv in found:
-        try:
-            return [_text(name) for name in json.loads(kv.value)]
-        except (RecursionError, TypeError, ValueError):
-            LOG.warning('Key %s cannot be read: expected a list of consumers, '
-                        'not %.80r', shown(kv.key), kv.value)
-    return None
-
-
 def shown(key: bytes) -> str:
     """Return a key for a message."""
     return key.decode(errors='backslashreplace')
@@ -376,8 +293,7 @@ def check(records: Iterable[Any]) -> None:
             raise exception.ClaimStoreFailed(reason=record.unreadable)
 
 
-_Record = TypeVar(
-    '_Record', StoredProvider, StoredConsumer, StoredGroup, BatchState)
+_Record = TypeVar('_Record', StoredProvider, StoredConsumer, StoredGroup)
 
 
 def _of(

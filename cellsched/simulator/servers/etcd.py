@@ -2,7 +2,6 @@
 """A model of etcd, as far as the claim store asks for it."""
 
 from collections.abc import Iterator
-from collections.abc import Sequence
 
 from cellsched.claims.etcd import protocol
 from cellsched.claims import remote
@@ -83,16 +82,11 @@ class EtcdModel:
         self, request: protocol.Transaction, after: int
     ) -> protocol.TransactionOutcome:
         """Execute a transaction; writes get the revision ``after``."""
-        branches = [(request.compares, request.success),
-                    *request.alternatives]
-        number = next((number for number, (compares, _) in enumerate(branches)
-                       if all(map(self._holds, compares))), None)
-        succeeded = number is not None
-        ops = request.failure if number is None else branches[number][1]
-        found, parts = [], []
-        for op in ops:
+        succeeded = all(map(self._holds, request.compares))
+        found = []
+        for op in request.success if succeeded else request.failure:
             if isinstance(op, protocol.Transaction):
-                parts.append(self._execute(op, after))
+                self._execute(op, after)
             elif isinstance(op, protocol.Get) and op.is_local and self.behind:
                 found.append(self._has(op.key))
             elif isinstance(op, protocol.Get):
@@ -107,8 +101,7 @@ class EtcdModel:
             elif self._keys.pop(op.key, None) is not None:
                 self.revision = after
         return protocol.TransactionOutcome(
-            succeeded, self.cluster, self.revision, tuple(found), number or 0,
-            tuple(parts))
+            succeeded, self.cluster, self.revision, tuple(found))
 
     def _holds(self, compare: protocol.Compare) -> bool:
         found = self._keys.get(compare.key)
@@ -146,51 +139,45 @@ def _fault(request: protocol.Transaction, ops_max: int) -> str:
     return ''
 
 
-def _branches(request: protocol.Transaction) -> list[Sequence[protocol.Op]]:
-    return [request.success, *(ops for _, ops in request.alternatives),
-            request.failure]
-
-
 def _ops(request: protocol.Transaction) -> Iterator[protocol.Op]:
     """Yield the operations of all branches, also of nested transactions."""
-    for ops in _branches(request):
-        for op in ops:
-            if isinstance(op, protocol.Transaction):
-                yield from _ops(op)
-            else:
-                yield op
+    for op in (*request.success, *request.failure):
+        if isinstance(op, protocol.Transaction):
+            yield from _ops(op)
+        else:
+            yield op
 
 
 def _count(request: protocol.Transaction) -> int:
     """Return the number of operations that the server counts.
 
-    A nested transaction counts in addition to those around it. An alternative
-    is the only operation of the failure before it.
+    A nested transaction counts in addition to those around it.
     """
-    branches = [(request.compares, request.success), *request.alternatives]
-    sizes = [max(1, *map(len, branch)) for branch in branches]
-    sizes[-1] = max(sizes[-1], len(request.failure))
-    return sum(sizes) + max((
-        _count(op) for ops in _branches(request) for op in ops
-        if isinstance(op, protocol.Transaction)), default=0)
+    return max(map(len, (request.compares, request.success, request.failure))
+               ) + max((_count(op) for op in (
+                   *request.success, *request.failure)
+                   if isinstance(op, protocol.Transaction)), default=0)
 
 
 def _is_unique(request: protocol.Transaction) -> bool:
-    """Return whether no branch can write a key twice."""
-    for ops in _branches(request):
-        keys = [key for op in ops for key in _keys(op)]
-        if len(keys) > len(set(keys)) or not all(
-                _is_unique(op) for op in ops
-                if isinstance(op, protocol.Transaction)):
+    """Return whether no branch can write a key twice; it may delete twice."""
+    for ops in request.success, request.failure:
+        puts = [key for op in ops for key in _keys(op, protocol.Put)]
+        deleted = {key for op in ops for key in _keys(op, protocol.Delete)}
+        if len(puts) > len(set(puts)) or not deleted.isdisjoint(
+                puts) or not all(_is_unique(op) for op in ops if isinstance(
+                    op, protocol.Transaction)):
             return False
     return True
 
 
-def _keys(op: protocol.Op) -> set[bytes]:
-    """Return the keys that an operation may write."""
+def _keys(
+    op: protocol.Op, kind: type[protocol.Put] | type[protocol.Delete]
+) -> set[bytes]:
+    """Return the keys that an operation may put, or delete."""
     if isinstance(op, protocol.Transaction):
-        return {key for each in _ops(op) for key in _keys(each)}
-    return set() if isinstance(op, protocol.Get) else {op.key}
+        return {key for each in _ops(op) for key in _keys(each, kind)}
+    return {op.key} if isinstance(op, kind) else set()
 
 
 def _size(op: protocol.Op) -> int:

@@ -53,31 +53,19 @@ class TestEtcdClaims(OnEtcd, suite.ClaimStoreSuite, base.TestCase):
     pass
 
 
-class TestParts(OnEtcd, base.TestCase):
-    """A server executes the parts of a transaction alone."""
+class TestLargeBatches(OnEtcd, base.TestCase):
+    """A server counts the operations of nested transactions alone."""
 
-    def test_requests_for_several_hosts_succeed_alone(self):
-        hosts = [str(uuid.uuid4()) for _ in range(3)]
-        for host in hosts:
-            self.store.set_inventory(host, {'VCPU': claims.Inventory(3)})
-        peer = self.make_peer(self.store)
+    def test_largest_batch_is_one_transaction(self):
+        host = str(uuid.uuid4())
+        self.store.set_inventory(host, {'VCPU': claims.Inventory(4029)})
+        batch = [claims.Claim(str(uuid.uuid4()), host, {'VCPU': 1})
+                 for _ in range(4029)]
 
-        def request(*hosts):
-            name = str(uuid.uuid4())
-            return [[claims.Claim(name, host, {'VCPU': 1})] for host in hosts]
+        self.assertEqual(4029, self.store.claim(batch))
 
-        # The first host is contended, so later claims of it have guesses.
-        for _ in range(2):
-            for store in self.store, peer:
-                store.claim_each([request(*hosts)])
-
-        outcomes = self.store.claim_each(
-            [request(*hosts) for _ in range(2)] + [request(hosts[2])])
-
-        self.assertEqual([1, 1, 0], [each.chosen for each in outcomes])
-        self.assertEqual([3, 3, 1], [
-            self.store.usages(providers=[host]).usages[0].used['VCPU']
-            for host in hosts])
+        [usage] = self.store.usages(providers=[host]).usages
+        self.assertEqual((4029, 4029), (usage.used['VCPU'], usage.consumers))
 
 
 class TestClosing(closing.ClosedWithItsParts, OnEtcd, base.TestCase):

@@ -103,8 +103,8 @@ class World:
             names = [claim.consumer for claim in batch]
             if self.released.isdisjoint(names):
                 scope = transactions.Scope(consumers=names)
-                view = transactions.View.of(_NAMES, scope, [
-                    self.model.read(each.key, each.end)
+                view = transactions.View.of(scope, [
+                    self.model.read(each.key)
                     for each in scope.reads(_NAMES)])
                 held = len(view.held())
                 assert held in (0, len(names)), f'{held} of {names} are held'
@@ -158,25 +158,32 @@ class Clock(clock.FakeClock):
         super().sleep(seconds)
         self._world.pause()
 
-    def event(self):
-        return Event(self)
+    def lock(self):
+        return Lock(self)
 
 
-class Event:
-    """An event for which an activity waits while others run."""
+class Lock:
+    """A lock for which an activity waits while others run."""
 
     def __init__(self, clock):
         self._clock = clock
-        self._is_set = False
+        self._is_held = False
 
-    def set(self):
-        self._is_set = True
-
-    def wait(self, timeout):
+    def acquire(self, timeout=-1):
         until = self._clock.monotonic() + timeout
-        while not self._is_set and self._clock.monotonic() < until:
-            self._clock.sleep(timeout / 20)
-        return self._is_set
+        while self._is_held and not 0 <= until < self._clock.monotonic():
+            self._clock.sleep(1)
+        acquired, self._is_held = not self._is_held, True
+        return acquired
+
+    def release(self):
+        self._is_held = False
+
+    def __enter__(self):
+        self.acquire()
+
+    def __exit__(self, *exc):
+        self.release()
 
 
 def check(model):

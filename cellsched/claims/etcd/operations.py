@@ -1,0 +1,397 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Claims, releases and transfers of concurrent calls, in one transaction.
+
+An operation plans its change on a draft, after the operations before it. The
+transaction has the condition that all records which the plan has read are
+unchanged. It succeeds or conflicts as a whole.
+"""
+
+import abc
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+import copy
+import dataclasses
+import itertools
+from typing import Any
+
+from cellsched import batching
+from cellsched.claims import base
+from cellsched.claims.coordination import ProviderLocks
+from cellsched.claims.etcd import records
+from cellsched.claims.etcd import transactions
+from cellsched.claims.etcd.transactions import Conflict
+from cellsched.claims import remote
+from cellsched.claims import validation
+from cellsched import exception
+
+#: Weight of the latest write in the average share of outdated cache entries,
+#: and the share from which the cache is read again before a write: a failed
+#: transaction waits for the disk, a read does not.
+_NEWEST, _TOO_OLD = 0.1, 0.3
+
+
+class Operation(abc.ABC):
+    """A change that depends on some records.
+
+    :ivar scope: the records
+    :ivar assumed: the consumers as they most likely are
+    :ivar outcome: result, or an error; None while it is not known
+    :ivar is_repeated: whether an earlier transaction may have made the change
+    """
+
+    scope: transactions.Scope
+    assumed: Mapping[str, records.StoredConsumer]
+    outcome: Any = None
+    is_repeated = False
+
+    @abc.abstractmethod
+    def plan(self, draft: transactions.Draft) -> Any:
+        """Add the change to a draft, and return the outcome.
+
+        :raises Exception: the outcome is this error; the draft is unchanged
+        """
+
+    def result(self) -> Any:
+        """Return the outcome.
+
+        :raises Exception: the outcome is this error
+        """
+        if isinstance(self.outcome, Exception):
+            raise self.outcome
+        return self.outcome
+
+
+class Claim(Operation):
+    """A claim of the first of several batches that fits.
+
+    :param batches: alternatives for the same consumers
+    :param ops_max: number of operations that a transaction may have
+    """
+
+    def __init__(
+        self, batches: Sequence[Sequence[base.Claim]], ops_max: int
+    ) -> None:
+        self._batches = batches
+        self._providers_max = transactions.providers_max(ops_max)
+        keys_max = transactions.batch_max(ops_max)
+        self._check(batches[0])
+        for batch in batches[1:]:
+            for claim in batch:
+                validation.check_provider(claim)
+        self.scope = transactions.Scope.of(
+            itertools.chain.from_iterable(batches))
+        if len(self.scope) > keys_max:
+            raise exception.InvalidField(
+                where='batch', field='claims',
+                problem=f'there are {len(self.scope)} consumers, hosts and '
+                        'server groups',
+                expected=f'at most {keys_max}')
+        self.assumed = dict.fromkeys(
+            self.scope.consumers, records.StoredConsumer())
+
+    def plan(self, draft: transactions.Draft) -> base.AnyOf:
+        held: dict[str, list[base.Claim]] = {}
+        for name in self.scope.consumers:
+            consumer = draft.consumer(name)
+            if consumer.amounts:
+                held[name] = consumer.claims(name)
+        if held:
+            for position, batch in enumerate(self._batches):
+                if base.is_held(batch, held):
+                    return base.AnyOf(position)
+        refusals: dict[
+            int, exception.ClaimRefused | exception.ClaimBusy] = {}
+        for position, batch in enumerate(self._batches):
+            if position:
+                self._check(batch)
+            new = validation.outstanding(batch, held) if held else batch
+            refusal = self._refusal(new, draft)
+            if refusal is None:
+                requested = transactions.by_consumer(new)
+                for name, claims in requested.items():
+                    draft.take(name, records.StoredConsumer.claiming(claims))
+                return base.AnyOf(position, len(new), refusals)
+            refusals[position] = refusal
+        return base.AnyOf(None, 0, refusals)
+
+    def _check(self, claims: Sequence[base.Claim]) -> None:
+        validation.check_claims(claims)
+        for consumer, each in transactions.by_consumer(claims).items():
+            if len(each) > self._providers_max:
+                raise exception.InvalidField(
+                    where=f'claim of {consumer!r:.80}', field='provider',
+                    expected=f'at most {self._providers_max} providers for '
+                             'one consumer')
+
+    def _refusal(
+        self, claims: Sequence[base.Claim], draft: transactions.Draft
+    ) -> exception.ClaimRefused | None:
+        """Return why new claims cannot be made, or None if they can."""
+        inventories, used = {}, {}
+        for claim in claims:
+            provider = draft.provider(claim.provider)
+            inventories[claim.provider] = provider.inventory or {}
+            used[claim.provider] = provider.used
+        if self.scope.groups:
+            groups = {name: draft.group(name) for name in self.scope.groups}
+            records.check(groups.values())
+            violation = validation.find_violation(claims, [
+                (name, consumer, member, host)
+                for name, group in groups.items()
+                for consumer, (host, member) in group.members.items()])
+            if violation is not None:
+                return violation
+        return validation.find_refusal(claims, inventories, used)
+
+
+class Release(Operation):
+    """A release of all claims of some consumers.
+
+    :param consumers: as they were read. If any has changed, the outcome is a
+        conflict
+    """
+
+    def __init__(
+        self, consumers: Mapping[str, records.StoredConsumer]
+    ) -> None:
+        self.assumed = consumers
+        self.scope = transactions.Scope.held_by(consumers)
+
+    def plan(self, draft: transactions.Draft) -> bool:
+        present = []
+        for name, expected in self.assumed.items():
+            consumer = draft.consumer(name)
+            if consumer.amounts:
+                present.append(name)
+                if consumer != expected:
+                    raise Conflict
+        for name in present:
+            draft.give_back(name)
+        return True
+
+
+class Transfer(Operation):
+    """A transfer of the claims of one consumer to another.
+
+    :param consumers: both, as they were read. If any has changed, the outcome
+        is a conflict
+    """
+
+    def __init__(
+        self, source: str, target: str,
+        consumers: Mapping[str, records.StoredConsumer],
+    ) -> None:
+        self._source, self._target = source, target
+        self.assumed = consumers
+        self.scope = transactions.Scope.held_by(consumers)
+
+    def plan(self, draft: transactions.Draft) -> bool:
+        source = draft.consumer(self._source)
+        target = draft.consumer(self._target)
+        moved = self.assumed[self._source]
+        if self.is_repeated and not source.amounts and (
+                dataclasses.replace(target, revision=moved.revision) == moved):
+            return True
+        if (source, target) != (moved, self.assumed[self._target]):
+            raise Conflict
+        if target.amounts:
+            draft.give_back(self._target)
+        draft.rename(self._source, self._target)
+        return True
+
+
+class OperationQueue:
+    """Writes the operations of concurrent calls together.
+
+    One thread at a time writes: two transactions of a process on the same
+    providers would conflict. The operations that arrive meanwhile are the next
+    transaction.
+
+    :param locks: of contended providers between processes
+    """
+
+    def __init__(
+        self, store: transactions.Records, locks: ProviderLocks
+    ) -> None:
+        self._store = store
+        self._locks = locks
+        self._keys_max = transactions.keys_max(store.ops_max)
+        self._old_share = 0.0
+        self._group_commit = batching.GroupCommit(
+            self._write, make_lock=store.clock.lock,
+            turn_s=store.retry_timeout_s)
+
+    def do(self, operations: Sequence[Operation]) -> None:
+        """Set the outcomes of operations; may block.
+
+        :raises cellsched.exception.DatabaseUnreachable: the transactions
+            before did not end in time
+        """
+        try:
+            self._group_commit.do(operations)
+        except exception.ServiceBusy:
+            raise self._store.unreachable(
+                'other calls of this process wait for an answer') from None
+
+    def _write(self, calls: Sequence[Sequence[Operation]]) -> None:
+        """Write the operations of some calls."""
+        while open_ := [each for call in calls for each in call
+                        if each.outcome is None]:
+            try:
+                if len(open_[0].scope) > self._keys_max:
+                    self._write_large(open_[0])
+                else:
+                    self._write_some(open_)
+            except exception.DatabaseUnreachable as exc:
+                # The other calls would not have an outcome either.
+                for each in open_:
+                    if each.outcome is None:
+                        each.outcome = copy.copy(exc)
+
+    def _write_some(self, operations: Sequence[Operation]) -> None:
+        """Write as many operations as one transaction may have."""
+        operations = self._fitting(operations)
+        scope = transactions.Scope.union([each.scope for each in operations])
+        if not self._is_busy:
+            self._write_together(operations, scope)
+            return
+        view = self._cached(operations, scope)
+        changed = [] if view is None else self._plan(
+            view, operations)[0].providers
+        with self._locks.held(changed):
+            self._write_together(operations, scope)
+
+    def _fitting(self, operations: Iterable[Operation]) -> list[Operation]:
+        """Return the first operations, as many as one transaction may have."""
+        found: list[Operation] = []
+        every: list[set[str]] = [set(), set(), set()]
+        for each in operations:
+            scope = each.scope
+            for names, more in zip(every, (
+                    scope.providers, scope.consumers, scope.groups)):
+                names.update(more)
+            if sum(map(len, every)) > self._keys_max:
+                break
+            found.append(each)
+        return found
+
+    def _write_together(
+        self, operations: Sequence[Operation], scope: transactions.Scope
+    ) -> None:
+        current: transactions.View | None = None
+        conflicts, is_known, is_busy = 0, True, self._is_busy
+
+        def attempt() -> None:
+            nonlocal current, conflicts, is_known
+            # 1. Use cached providers, and after a conflict the values that the
+            #    failed transaction returned. Read all if the outcome of the
+            #    last attempt is not known.
+            view = self._cached(
+                operations, scope, current) if is_known else None
+            is_known = False
+            if view is not None and (is_busy or conflicts > 1):
+                view.providers = self._reread(view.providers)
+            is_guess = view is not None and not conflicts and not is_busy
+            view = view or self._store.read(scope)
+            # 2. Plan. Refusals by cached values alone are not final.
+            draft, outcomes = self._plan(view, operations)
+            if draft.is_empty and not view.is_fresh:
+                view = self._store.read(scope)
+                draft, outcomes = self._plan(view, operations)
+            # 3. Write, unless all is refused.
+            if not draft.is_empty:
+                current = self._change(draft, operations)
+                is_known = True
+                if is_guess:
+                    self._learn(current is not None)
+                if current is not None:
+                    conflicts += 1
+                    raise Conflict
+            for each, outcome in zip(operations, outcomes):
+                each.outcome = outcome
+
+        self._store.repeat(attempt)
+
+    def _change(
+        self, draft: transactions.Draft, operations: Iterable[Operation]
+    ) -> transactions.View | None:
+        """Write a draft; return the current records after a conflict."""
+        try:
+            current = self._store.change(draft)
+        except remote.OutcomeUnknown:
+            for each in operations:
+                each.is_repeated = True
+            raise
+        if current is not None:
+            self._locks.note_conflict([
+                name for name, each in current.providers.items()
+                if each.revision != draft.view.providers[name].revision])
+        return current
+
+    def _plan(
+        self, view: transactions.View, operations: Iterable[Operation]
+    ) -> tuple[transactions.Draft, list[Any]]:
+        draft, outcomes = transactions.Draft(view), []
+        for each in operations:
+            try:
+                outcomes.append(each.plan(draft))
+            except (Conflict, exception.CellschedException) as exc:
+                outcomes.append(exc)
+        return draft, outcomes
+
+    def _cached(
+        self, operations: Iterable[Operation], scope: transactions.Scope,
+        current: transactions.View | None = None,
+    ) -> transactions.View | None:
+        """Return the scope by cached providers; None if one is not cached.
+
+        :param current: records that were just read
+        """
+        seen = self._store.seen(scope.providers)
+        if seen is None or scope.groups:
+            return None
+        view = transactions.View(is_fresh=False)
+        view.providers = seen
+        for each in operations:
+            view.consumers.update(each.assumed)
+        if current is not None:
+            view.consumers.update(current.consumers)
+        return view
+
+    @property
+    def _is_busy(self) -> bool:
+        """True if the cache is outdated for most writes."""
+        return self._old_share >= _TOO_OLD
+
+    def _reread(
+        self, seen: dict[str, records.StoredProvider]
+    ) -> dict[str, records.StoredProvider]:
+        current = self._store.reread(seen)
+        self._learn(current != seen)
+        return current
+
+    def _learn(self, is_old: bool) -> None:
+        """Add to the statistics whether a cache entry was outdated."""
+        self._old_share += _NEWEST * (is_old - self._old_share)
+
+    def _write_large(self, operation: Operation) -> None:
+        """Write an operation with too many records to compare each of them.
+
+        It holds the store: the transactions of other clients conflict. Its own
+        one has the condition that no provider has changed since the records
+        were read, whether or not the store is held still.
+        """
+        value = f'{self._store.random.getrandbits(64):016x}'.encode()
+
+        def attempt() -> bool:
+            self._store.hold(value)
+            draft, [planned] = self._plan(
+                self._store.read(operation.scope), [operation])
+            if not draft.is_empty and self._store.change(draft, True):
+                raise Conflict
+            operation.outcome = planned
+            return draft.is_empty
+
+        if self._store.repeat(attempt):
+            self._store.end_hold(value)
