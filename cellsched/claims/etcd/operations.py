@@ -280,19 +280,19 @@ class OperationQueue:
         self, operations: Sequence[Operation], scope: transactions.Scope
     ) -> None:
         current: transactions.View | None = None
-        conflicts, is_known, is_busy = 0, True, self._is_busy
+        is_first, is_known = True, True
 
         def attempt() -> None:
-            nonlocal current, conflicts, is_known
+            nonlocal current, is_first, is_known
             # 1. Use cached providers, and after a conflict the values that the
             #    failed transaction returned. Read all if the outcome of the
             #    last attempt is not known.
             view = self._cached(
                 operations, scope, current) if is_known else None
-            is_known = False
-            if view is not None and (is_busy or conflicts > 1):
+            is_cached, is_busy = is_first and view is not None, self._is_busy
+            if view is not None and is_first and is_busy:
                 view.providers = self._reread(view.providers)
-            is_guess = view is not None and not conflicts and not is_busy
+            is_first, is_known = False, False
             view = view or self._store.read(scope)
             # 2. Plan. Refusals by cached values alone are not final.
             draft, outcomes = self._plan(view, operations)
@@ -303,10 +303,9 @@ class OperationQueue:
             if not draft.is_empty:
                 current = self._change(draft, operations)
                 is_known = True
-                if is_guess:
+                if is_cached and not is_busy:
                     self._learn(current is not None)
                 if current is not None:
-                    conflicts += 1
                     raise Conflict
             for each, outcome in zip(operations, outcomes):
                 each.outcome = outcome
@@ -393,5 +392,10 @@ class OperationQueue:
             operation.outcome = planned
             return draft.is_empty
 
-        if self._store.repeat(attempt):
+        try:
+            is_held = self._store.repeat(attempt)
+        except Exception:
+            self._store.end_hold(value)
+            raise
+        if is_held:
             self._store.end_hold(value)

@@ -32,17 +32,17 @@ change the same providers.
 After that the call fails as it does when a database is down.
 """),
     cfg.FloatOpt('batch_timeout', default=5.0, min=0.1, help="""
-Seconds after which a pending batch is rolled back by another client.
+Seconds for which a large batch may keep other clients from writing.
 
-Batches of more than about 120 consumers and hosts take several transactions.
-The timeout applies to batches whose process stopped; one that is only slow
-begins again.
+A batch of more than about 120 consumers and hosts in all holds the store until
+it is written. The timeout applies to batches whose process stopped; one that
+is only slow begins again.
 """),
     cfg.IntOpt('max_txn_ops', default=protocol.OPS_MAX, min=16, help="""
 Number of operations that a transaction may have.
 
 Must not exceed the option ``--max-txn-ops`` of the members. Larger batches
-take several transactions.
+have nested transactions, which the members count alone.
 """),
     cfg.IntOpt('max_pool_size', default=32, min=1, help="""
 Number of connections kept open to each member.

@@ -12,10 +12,6 @@ from typing import Protocol
 #: comparisons; the default of the server.
 OPS_MAX = 128
 
-#: Maximum size of a request in bytes; the server accepts 1.5 MiB.
-BYTES_MAX = 1024 * 1024
-
-
 #: A part of the answer of a server that accepts deletions only.
 NO_SPACE = 'database space exceeded'
 

@@ -27,8 +27,8 @@ LOG = log.getLogger(__name__)
 #: Seconds between two messages about the alarm NOSPACE.
 _FULL_S = 60.0
 
-#: Longest wait, in seconds, before another attempt, and shortest wait that is
-#: drawn after a conflict.
+#: Longest wait, in seconds, before another attempt, and longest after a
+#: conflict.
 _WAIT_MOST_S, _CONFLICT_S = 0.05, 0.001
 
 #: Keys of one read.
@@ -417,16 +417,15 @@ class Records:
         until = self.clock.monotonic() + self.retry_timeout_s
         longest_s = remote.FIRST_S
         while True:
-            began = self.clock.monotonic()
             try:
                 return attempt()
             except (Conflict, remote.NotSent, remote.OutcomeUnknown) as exc:
                 reason = str(exc) or 'other clients change the keys'
                 now = self.clock.monotonic()
                 if type(exc) is Conflict:
-                    # The wait is not longer than an attempt, because a wait
-                    # that grows lets the client that waits lose again.
-                    wait_s = max(now - began, _CONFLICT_S)
+                    # The answer has the current values, so do not let the
+                    # client that won change them again.
+                    wait_s = _CONFLICT_S
                 else:
                     wait_s = longest_s
                     longest_s = min(2 * longest_s, _WAIT_MOST_S)

@@ -158,6 +158,17 @@ class TestLargeBatches(base.TestCase):
         self.assertIn('4032', str(caught.exception))
         self.assertIn('at most 4030', str(caught.exception))
 
+    def test_batch_with_too_many_bytes_holds_the_store_no_longer(self):
+        batch = [claims.Claim(f'c{number}', 'h0', {'VCPU': 1}, None, 'p' * 255,
+                              'u' * 255) for number in range(4000)]
+        self.store.set_inventory('h0', {'VCPU': claims.Inventory(4000)})
+
+        error = self.assertRaises(
+            exception.ClaimStoreFailed, self.store.claim, batch)
+
+        self.assertIn('request is too large', str(error))
+        self.assertEqual([], self.remaining_keys())
+
     def test_consumer_of_too_many_providers_is_invalid(self):
         with self.assertRaises(exception.InvalidField) as caught:
             self.store.claim([
