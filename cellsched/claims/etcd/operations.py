@@ -280,19 +280,18 @@ class OperationQueue:
         self, operations: Sequence[Operation], scope: transactions.Scope
     ) -> None:
         current: transactions.View | None = None
-        is_first, is_known = True, True
+        is_first = True
 
         def attempt() -> None:
-            nonlocal current, is_first, is_known
+            nonlocal current, is_first
             # 1. Use cached providers, and after a conflict the values that the
-            #    failed transaction returned. Read all if the outcome of the
-            #    last attempt is not known.
-            view = self._cached(
-                operations, scope, current) if is_known else None
+            #    failed transaction returned. If the outcome of the last
+            #    attempt is not known, this one has a conflict if it was made.
+            view = self._cached(operations, scope, current)
             is_cached, is_busy = is_first and view is not None, self._is_busy
             if view is not None and is_first and is_busy:
                 view.providers = self._reread(view.providers)
-            is_first, is_known = False, False
+            is_first = False
             view = view or self._store.read(scope)
             # 2. Plan. Refusals by cached values alone are not final.
             draft, outcomes = self._plan(view, operations)
@@ -302,7 +301,6 @@ class OperationQueue:
             # 3. Write, unless all is refused.
             if not draft.is_empty:
                 current = self._change(draft, operations)
-                is_known = True
                 if is_cached and not is_busy:
                     self._learn(current is not None)
                 if current is not None:

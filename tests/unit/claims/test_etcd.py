@@ -4,14 +4,18 @@
 from concurrent import futures
 import contextlib
 import itertools
+import random
 import threading
 
 from cellsched.claims import base as claims
 from cellsched.claims import coordination
+from cellsched.claims import etcd
 from cellsched.claims.etcd import protocol
+from cellsched.claims import remote
 from cellsched import clock
 from cellsched import exception
 from cellsched.simulator.servers import etcd as servers
+from cellsched.testing import clock as fake
 from cellsched.testing.suite import claims as suite
 from tests.unit import base
 from tests.unit.claims.etcd import base as on_model
@@ -286,14 +290,17 @@ class TestAlternatives(on_model.TestCase):
         self.store.claim_any(earlier)
         other = [[claims.Claim(held.consumer, 'i', {'VCPU': 1})]]
         bad = [[claims.Claim('', 'i', {'VCPU': 1})]]
+        late = [*self.request('g', 9), [claims.Claim(
+            next(self.names), 'i', {'VCPU': -1})]]
 
         outcomes = self.store.claim_each([
-            other, self.request('g', 9), bad, self.request('gh', 3),
+            other, self.request('g', 9), bad, late, self.request('gh', 3),
             self.request('i')])
 
         self.assertEqual(
             [exception.ClaimConflict, claims.AnyOf, exception.InvalidField,
-             claims.AnyOf, claims.AnyOf], [*map(type, outcomes)])
+             exception.InvalidField, claims.AnyOf, claims.AnyOf],
+            [*map(type, outcomes)])
         self.assertEqual([None, 1, 0], [
             each.chosen for each in outcomes
             if isinstance(each, claims.AnyOf)])
@@ -328,6 +335,29 @@ class TestAlternatives(on_model.TestCase):
             op, protocol.Put)]) for each in self.client.sent]
         self.assertEqual([3, 9], [count for count in puts if count > 2])
 
+    def test_each_thread_gets_an_error_of_its_own(self):
+        arrived = WaitingClock(3)
+
+        class Client(on_model.ModelClient):
+            def send(self, request):
+                super().send(request)
+                raise remote.NotSent('no member answers')
+
+        self.store = etcd.EtcdClaims(
+            Client(self.model, self.lock), arrived, random.Random(1))
+        with self.lock, futures.ThreadPoolExecutor(3) as pool:
+            running = [pool.submit(self.store.claim, self.request('g')[0])
+                       for _ in range(3)]
+            self.assertTrue(arrived.all.wait(600))
+            self.lock.release()
+            futures.wait(running)
+            self.lock.acquire()
+
+        errors = [each.exception() for each in running]
+        for error in errors:
+            self.assertIn('no member answers', str(error))
+        self.assertEqual(3, len(set(map(id, errors))))
+
     def test_claim_behind_a_silent_server_ends_in_time(self):
         arrived = WaitingClock(2)
         self.store = self.make_store(clock=arrived, retry_timeout_s=0.01)
@@ -344,13 +374,14 @@ class TestAlternatives(on_model.TestCase):
         self.assertIn('other calls of this process', str(error))
 
 
-class WaitingClock(clock.Clock):
+class WaitingClock(fake.FakeClock):
     """A clock that notices the waits for its locks.
 
     :ivar all: set when as many threads as expected wait, or need not wait
     """
 
     def __init__(self, count):
+        super().__init__()
         self.all = threading.Event()
         self._count = count
 

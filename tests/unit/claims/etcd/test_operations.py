@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batches with too many records to compare each of them."""
+"""Operations beside those of other processes, and large batches."""
 
 from cellsched.claims import base as claims
 from cellsched.claims.etcd import protocol
+from cellsched.claims import remote
 from cellsched import exception
 from tests.unit.claims.etcd import base
 
@@ -15,29 +16,133 @@ class Stopped(BaseException):
 
 
 class HookedClient(base.ModelClient):
-    """Calls a hook before the transaction of a large batch.
+    """Calls hooks before and after the next claim, release or transfer.
 
     :ivar hook: called once
+    :ivar after: called once
     """
 
     def __init__(self, model, lock):
         super().__init__(model, lock)
-        self.hook = None
+        self.hook = self.after = None
 
     def send(self, request):
-        hook = self.hook
-        if hook is not None and any(
-                isinstance(op, protocol.Transaction)
-                for op in request.success):
-            self.hook = None
+        if not any(b'/cellsched/c/' in getattr(op, 'key', b'/cellsched/c/')
+                   and not isinstance(op, protocol.Get)
+                   for op in getattr(request, 'success', ())):
+            return super().send(request)
+        hook, self.hook = self.hook, None
+        if hook is not None:
             hook()
-        return super().send(request)
+        answer = super().send(request)
+        after, self.after = self.after, None
+        if after is not None:
+            after()
+        return answer
 
 
-class TestLargeBatches(base.TestCase):
+class HookedCase(base.TestCase):
 
     def make_client(self):
         return HookedClient(self.model, self.lock)
+
+
+class TestConcurrentChanges(HookedCase):
+    """Another process changes records between a read and the write."""
+
+    def setUp(self):
+        super().setUp()
+        self.hooked = self.client
+        self.peer = self.make_store()
+        for host in 'hij':
+            self.store.set_inventory(host, {'VCPU': claims.Inventory(2)})
+
+    def take(self, store, consumer, host, group=None):
+        store.claim([claims.Claim(consumer, host, {'VCPU': 1}, group)])
+
+    def used(self):
+        return {usage.provider: usage.used['VCPU']
+                for usage in self.peer.usages().usages}
+
+    def held(self, *names):
+        return {name: [claim.provider for claim in each]
+                for name, each in self.peer.claims_of(names).items()}
+
+    def lose_answer(self):
+        raise remote.OutcomeUnknown('no answer')
+
+    def test_member_that_joined_meanwhile_is_counted(self):
+        joins = claims.Membership('g', 'host', claims.ANTI_AFFINITY)
+        self.hooked.hook = lambda: self.take(self.peer, 'a', 'h', joins)
+
+        self.assertRaises(exception.GroupPolicyViolated,
+                          self.take, self.store, 'b', 'i', joins)
+
+        self.assertEqual({'a': ['h']}, self.held('a', 'b'))
+
+    def test_release_releases_claims_that_were_made_meanwhile(self):
+        self.take(self.store, 'a', 'h')
+
+        def move():
+            self.peer.release(['a'])
+            self.take(self.peer, 'a', 'i')
+
+        self.hooked.hook = move
+        self.store.release(['a'])
+
+        self.assertEqual({}, self.held('a'))
+        self.assertEqual({'h': 0, 'i': 0, 'j': 0}, self.used())
+
+    def test_transfer_moves_claims_that_were_made_meanwhile(self):
+        self.take(self.store, 'a', 'h')
+        self.take(self.store, 'b', 'j')
+
+        def move():
+            self.peer.release(['a', 'b'])
+            self.take(self.peer, 'a', 'i')
+
+        self.hooked.hook = move
+        self.assertTrue(self.store.transfer('a', 'b'))
+
+        self.assertEqual({'b': ['i']}, self.held('a', 'b'))
+        self.assertEqual({'h': 0, 'i': 1, 'j': 0}, self.used())
+
+    def test_transfer_without_an_answer_is_found_out(self):
+        self.take(self.store, 'a', 'h')
+        self.hooked.after = self.lose_answer
+
+        self.assertTrue(self.store.transfer('a', 'b'))
+
+        self.assertEqual({'b': ['h']}, self.held('a', 'b'))
+
+    def test_one_of_two_transfers_of_the_same_claims_succeeds(self):
+        self.take(self.store, 'a', 'h')
+        self.hooked.hook = lambda: self.peer.transfer('a', 'b')
+
+        self.assertFalse(self.store.transfer('a', 'b'))
+
+        self.assertEqual({'b': ['h']}, self.held('a', 'b'))
+
+    def test_claim_without_an_answer_is_found_out(self):
+        self.hooked.after = self.lose_answer
+
+        self.take(self.store, 'a', 'h')
+
+        self.assertEqual({'h': 1, 'i': 0, 'j': 0}, self.used())
+
+    def test_large_batch_without_an_answer_is_found_out(self):
+        batch = [claims.Claim(f'c{number}', 'h', {'VCPU': 1})
+                 for number in range(COUNT)]
+        self.store.set_inventory('h', {'VCPU': claims.Inventory(COUNT)})
+        self.hooked.after = self.lose_answer
+
+        self.store.claim(batch)
+
+        self.assertEqual({'h': COUNT, 'i': 0, 'j': 0}, self.used())
+        self.assertEqual([], self.model.read(b'/cellsched/hold'))
+
+
+class TestLargeBatches(HookedCase):
 
     def setUp(self):
         super().setUp()
@@ -108,6 +213,7 @@ class TestLargeBatches(base.TestCase):
         self.assertEqual(1, self.peer.claim(self.batch('b', ['h0'])))
 
         self.assertLessEqual(5, self.clock.monotonic() - before)
+        self.assertLess(len(self.client.sent), 1000)
         self.assertEqual([b'/cellsched/c/bh0'], self.remaining_keys())
 
     def test_inventory_ends_hold_of_dead_process(self):
