@@ -206,39 +206,40 @@ class EtcdClaims(base.ClaimStore):
     def release(self, consumers: Iterable[str]) -> None:
         names = [*dict.fromkeys(consumers)]
         unreadable: list[records.StoredConsumer] = []
-        for scope in transactions.Scope(consumers=names).chunks(
+        for keys in transactions.chunks(
+                _consumers(names),
                 transactions.keys_max(self._store.ops_max)):
             try:
-                view = self._store.repeat(lambda: self._release(scope))
+                view = self._store.repeat(lambda: self._release(keys))
             except transactions.Full:
-                view = self._store.repeat(lambda: self._delete(scope))
-            unreadable += view.consumers.values()
+                view = self._store.repeat(lambda: self._delete(keys))
+            unreadable += view.records.values()
         records.check(unreadable)
 
-    def _release(self, scope: transactions.Scope) -> transactions.View:
+    def _release(self, keys: Sequence[records.Key]) -> transactions.View:
         """Release consumers; return those that were there."""
-        view = self._store.read(scope)
+        view = self._store.read(keys)
         releases = [*map(operations.Release, transactions.parts(
-            view.readable(), self._store.ops_max))]
+            view.consumers(), self._store.ops_max))]
         if releases:
             self._queue.do(releases)
         for each in releases:
             each.result()
         return view
 
-    def _delete(self, scope: transactions.Scope) -> transactions.View:
+    def _delete(self, keys: Sequence[records.Key]) -> transactions.View:
         """Release consumers by deletions alone; return those that were there.
 
         A full server accepts nothing else. The counters are corrected once it
         has space again.
         """
-        view = self._store.read(scope)
-        keys = {self._names.consumer(name): consumer.revision
-                for name, consumer in view.readable().items()}
-        if keys:
+        view = self._store.read(keys)
+        present = {self._names.key(records.CONSUMER, name): consumer.revision
+                   for name, consumer in view.consumers().items()}
+        if present:
             outcome = self._store.transact(protocol.Transaction(
-                tuple(protocol.Compare(*each) for each in keys.items()),
-                (*map(protocol.Delete, keys),
+                tuple(protocol.Compare(*each) for each in present.items()),
+                (*map(protocol.Delete, present),
                  protocol.Delete(self._names.counted))))
             if not outcome.succeeded:
                 raise transactions.Conflict
@@ -248,12 +249,12 @@ class EtcdClaims(base.ClaimStore):
         validation.check_transfer(source, target)
 
         def attempt() -> bool:
-            view = self._store.read(
-                transactions.Scope(consumers=[source, target]))
-            records.check(view.consumers.values())
-            if not view.consumers[source].amounts:
+            found = self._store.read(_consumers([source, target])).records
+            records.check(found.values())
+            if not found[records.CONSUMER, source].amounts:
                 return False
-            moved = operations.Transfer(source, target, view.consumers)
+            moved = operations.Transfer({
+                name: consumer for (_, name), consumer in found.items()})
             self._queue.do([moved])
             return bool(moved.result())
 
@@ -262,30 +263,26 @@ class EtcdClaims(base.ClaimStore):
     def claims_of(
         self, consumers: Iterable[str]
     ) -> dict[str, list[base.Claim]]:
-        return self._consumers(consumers).held()
+        return self._store.read(_consumers(consumers)).held()
 
     def memberships(
         self, consumers: Iterable[str]
     ) -> dict[str, base.Membership]:
-        return self._consumers(consumers).memberships()
-
-    def _consumers(self, names: Iterable[str]) -> transactions.View:
-        return self._store.read(transactions.Scope(
-            consumers=[*dict.fromkeys(names)]))
+        return self._store.read(_consumers(consumers)).memberships()
 
     def rename_host(self, former: str, name: str) -> None:
         start: str | bytes = ''
         while True:
             [page] = self._store.get(self._names.all_of(
-                self._names.group, start, transactions.PAGE)).found
+                records.GROUP, start, transactions.PAGE)).found
             for kv in page:
                 group = self._names.name(kv.key)
                 names = records.StoredGroup.of(kv).on(former)
                 # One key of each transaction is the group's.
-                for part in transactions.Scope(consumers=names).chunks(
-                        transactions.keys_max(self._store.ops_max) - 1):
+                for part in transactions.chunks(
+                        names, transactions.keys_max(self._store.ops_max) - 1):
                     self._store.repeat(lambda: self._rename(
-                        group, part.consumers, former, name))
+                        group, part, former, name))
             if len(page) < transactions.PAGE:
                 return
             start = page[-1].key
@@ -295,13 +292,13 @@ class EtcdClaims(base.ClaimStore):
     ) -> None:
         """Replace the host of some members of a group."""
         draft = transactions.Draft(self._store.read(
-            transactions.Scope((), consumers, [group])))
+            [(records.GROUP, group), *_consumers(consumers)]))
         stored = draft.group(group)
         records.check([stored])
         for consumer in stored.on(former):
             if consumer in consumers:
                 draft.rename_host(consumer, name)
-        if not draft.is_empty and self._store.change(draft) is not None:
+        if draft.written and self._store.change(draft) is not None:
             raise transactions.Conflict
 
     def consumers(self, after: str = '', limit: int = 1000) -> list[str]:
@@ -311,7 +308,7 @@ class EtcdClaims(base.ClaimStore):
         while len(found) < limit:
             size = min(limit - len(found), transactions.PAGE)
             [page] = self._store.get(self._names.all_of(
-                self._names.consumer, start, size)).found
+                records.CONSUMER, start, size)).found
             found += [self._names.name(kv.key) for kv in page
                       if not records.StoredConsumer.of(kv).unreadable]
             if len(page) < size:
@@ -351,3 +348,7 @@ class EtcdClaims(base.ClaimStore):
 
     def mend(self) -> None:
         self._providers.mend()
+
+
+def _consumers(names: Iterable[str]) -> list[records.Key]:
+    return [(records.CONSUMER, name) for name in dict.fromkeys(names)]

@@ -7,6 +7,7 @@ unchanged. It succeeds or conflicts as a whole.
 """
 
 import abc
+from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -34,14 +35,14 @@ _NEWEST, _TOO_OLD = 0.1, 0.3
 class Operation(abc.ABC):
     """A change that depends on some records.
 
-    :ivar scope: the records
-    :ivar assumed: the consumers as they most likely are
+    :ivar keys: the records
+    :ivar assumed: the consumers among them as they most likely are
     :ivar outcome: result, or an error; None while it is not known
     :ivar is_repeated: whether an earlier transaction may have made the change
     """
 
-    scope: transactions.Scope
-    assumed: Mapping[str, records.StoredConsumer]
+    keys: Collection[records.Key]
+    assumed: Mapping[records.Key, records.StoredConsumer]
     outcome: Any = None
     is_repeated = False
 
@@ -79,20 +80,27 @@ class Claim(Operation):
         for batch in batches[1:]:
             for claim in batch:
                 validation.check_provider(claim)
-        self.scope = transactions.Scope.of(
-            itertools.chain.from_iterable(batches))
-        if len(self.scope) > keys_max:
+        self.keys: dict[records.Key, None] = {}
+        self.assumed: dict[records.Key, records.StoredConsumer] = {}
+        self._groups: dict[str, None] = {}
+        for claim in itertools.chain.from_iterable(batches):
+            self.keys[records.PROVIDER, claim.provider] = None
+            key = records.CONSUMER, claim.consumer
+            self.assumed[key] = records.StoredConsumer()
+            if claim.group is not None:
+                self._groups[claim.group.group] = None
+                self.keys[records.GROUP, claim.group.group] = None
+        self.keys |= dict.fromkeys(self.assumed)
+        if len(self.keys) > keys_max:
             raise exception.InvalidField(
                 where='batch', field='claims',
-                problem=f'there are {len(self.scope)} consumers, hosts and '
+                problem=f'there are {len(self.keys)} consumers, hosts and '
                         'server groups',
                 expected=f'at most {keys_max}')
-        self.assumed = dict.fromkeys(
-            self.scope.consumers, records.StoredConsumer())
 
     def plan(self, draft: transactions.Draft) -> base.AnyOf:
         held: dict[str, list[base.Claim]] = {}
-        for name in self.scope.consumers:
+        for _, name in self.assumed:
             consumer = draft.consumer(name)
             if consumer.amounts:
                 held[name] = consumer.claims(name)
@@ -133,8 +141,8 @@ class Claim(Operation):
             provider = draft.provider(claim.provider)
             inventories[claim.provider] = provider.inventory or {}
             used[claim.provider] = provider.used
-        if self.scope.groups:
-            groups = {name: draft.group(name) for name in self.scope.groups}
+        if self._groups:
+            groups = {name: draft.group(name) for name in self._groups}
             records.check(groups.values())
             violation = validation.find_violation(claims, [
                 (name, consumer, member, host)
@@ -155,12 +163,15 @@ class Release(Operation):
     def __init__(
         self, consumers: Mapping[str, records.StoredConsumer]
     ) -> None:
-        self.assumed = consumers
-        self.scope = transactions.Scope.held_by(consumers)
+        self.assumed = {(records.CONSUMER, name): consumer
+                        for name, consumer in consumers.items()}
+        self.keys = dict.fromkeys(
+            key for name, consumer in consumers.items()
+            for key in consumer.keys(name))
 
     def plan(self, draft: transactions.Draft) -> bool:
         present = []
-        for name, expected in self.assumed.items():
+        for (_, name), expected in self.assumed.items():
             consumer = draft.consumer(name)
             if consumer.amounts:
                 present.append(name)
@@ -171,33 +182,25 @@ class Release(Operation):
         return True
 
 
-class Transfer(Operation):
+class Transfer(Release):
     """A transfer of the claims of one consumer to another.
 
-    :param consumers: both, as they were read. If any has changed, the outcome
-        is a conflict
+    :param consumers: both, as they were read, in this order
     """
 
-    def __init__(
-        self, source: str, target: str,
-        consumers: Mapping[str, records.StoredConsumer],
-    ) -> None:
-        self._source, self._target = source, target
-        self.assumed = consumers
-        self.scope = transactions.Scope.held_by(consumers)
-
     def plan(self, draft: transactions.Draft) -> bool:
-        source = draft.consumer(self._source)
-        target = draft.consumer(self._target)
-        moved = self.assumed[self._source]
+        (_, source_name), (_, target_name) = self.assumed
+        source = draft.consumer(source_name)
+        target = draft.consumer(target_name)
+        moved, replaced = self.assumed.values()
         if self.is_repeated and not source.amounts and (
                 dataclasses.replace(target, revision=moved.revision) == moved):
             return True
-        if (source, target) != (moved, self.assumed[self._target]):
+        if (source, target) != (moved, replaced):
             raise Conflict
         if target.amounts:
-            draft.give_back(self._target)
-        draft.rename(self._source, self._target)
+            draft.give_back(target_name)
+        draft.rename(source_name, target_name)
         return True
 
 
@@ -239,7 +242,7 @@ class OperationQueue:
         while open_ := [each for call in calls for each in call
                         if each.outcome is None]:
             try:
-                if len(open_[0].scope) > self._keys_max:
+                if len(open_[0].keys) > self._keys_max:
                     self._write_large(open_[0])
                 else:
                     self._write_some(open_)
@@ -251,33 +254,26 @@ class OperationQueue:
 
     def _write_some(self, operations: Sequence[Operation]) -> None:
         """Write as many operations as one transaction may have."""
-        operations = self._fitting(operations)
-        scope = transactions.Scope.union([each.scope for each in operations])
-        if not self._is_busy:
-            self._write_together(operations, scope)
-            return
-        view = self._cached(operations, scope)
-        changed = [] if view is None else self._plan(
-            view, operations)[0].providers
-        with self._locks.held(changed):
-            self._write_together(operations, scope)
-
-    def _fitting(self, operations: Iterable[Operation]) -> list[Operation]:
-        """Return the first operations, as many as one transaction may have."""
-        found: list[Operation] = []
-        every: list[set[str]] = [set(), set(), set()]
+        keys: dict[records.Key, None] = {}
+        fitting = []
         for each in operations:
-            scope = each.scope
-            for names, more in zip(every, (
-                    scope.providers, scope.consumers, scope.groups)):
-                names.update(more)
-            if sum(map(len, every)) > self._keys_max:
+            more = keys | dict.fromkeys(each.keys)
+            if len(more) > self._keys_max:
                 break
-            found.append(each)
-        return found
+            keys = more
+            fitting.append(each)
+        if not self._is_busy:
+            self._write_together(fitting, keys)
+            return
+        view = self._cached(fitting, keys)
+        changed = [] if view is None else self._plan(
+            view, fitting)[0].providers
+        with self._locks.held(changed):
+            self._write_together(fitting, keys)
 
     def _write_together(
-        self, operations: Sequence[Operation], scope: transactions.Scope
+        self, operations: Sequence[Operation],
+        keys: Collection[records.Key],
     ) -> None:
         current: transactions.View | None = None
         is_first = True
@@ -287,19 +283,19 @@ class OperationQueue:
             # 1. Use cached providers, and after a conflict the values that the
             #    failed transaction returned. If the outcome of the last
             #    attempt is not known, this one has a conflict if it was made.
-            view = self._cached(operations, scope, current)
+            view = self._cached(operations, keys, current)
             is_cached, is_busy = is_first and view is not None, self._is_busy
             if view is not None and is_first and is_busy:
-                view.providers = self._reread(view.providers)
+                self._learn(self._store.reread(view.records))
             is_first = False
-            view = view or self._store.read(scope)
+            view = view or self._store.read(keys)
             # 2. Plan. Refusals by cached values alone are not final.
             draft, outcomes = self._plan(view, operations)
-            if draft.is_empty and not view.is_fresh:
-                view = self._store.read(scope)
+            if not draft.written and not view.is_fresh:
+                view = self._store.read(keys)
                 draft, outcomes = self._plan(view, operations)
             # 3. Write, unless all is refused.
-            if not draft.is_empty:
+            if draft.written:
                 current = self._change(draft, operations)
                 if is_cached and not is_busy:
                     self._learn(current is not None)
@@ -322,8 +318,9 @@ class OperationQueue:
             raise
         if current is not None:
             self._locks.note_conflict([
-                name for name, each in current.providers.items()
-                if each.revision != draft.view.providers[name].revision])
+                key[1] for key, each in current.records.items()
+                if key[0] == records.PROVIDER
+                and each.revision != draft.read[key].revision])
         return current
 
     def _plan(
@@ -338,35 +335,27 @@ class OperationQueue:
         return draft, outcomes
 
     def _cached(
-        self, operations: Iterable[Operation], scope: transactions.Scope,
+        self, operations: Iterable[Operation], keys: Iterable[records.Key],
         current: transactions.View | None = None,
     ) -> transactions.View | None:
-        """Return the scope by cached providers; None if one is not cached.
+        """Return records by cached providers; None if one is not cached.
 
         :param current: records that were just read
         """
-        seen = self._store.seen(scope.providers)
-        if seen is None or scope.groups:
+        seen = self._store.seen(keys)
+        if seen is None:
             return None
-        view = transactions.View(is_fresh=False)
-        view.providers = seen
+        view = transactions.View(seen, is_fresh=False)
         for each in operations:
-            view.consumers.update(each.assumed)
+            view.records.update(each.assumed)
         if current is not None:
-            view.consumers.update(current.consumers)
+            view.records.update(current.records)
         return view
 
     @property
     def _is_busy(self) -> bool:
         """True if the cache is outdated for most writes."""
         return self._old_share >= _TOO_OLD
-
-    def _reread(
-        self, seen: dict[str, records.StoredProvider]
-    ) -> dict[str, records.StoredProvider]:
-        current = self._store.reread(seen)
-        self._learn(current != seen)
-        return current
 
     def _learn(self, is_old: bool) -> None:
         """Add to the statistics whether a cache entry was outdated."""
@@ -384,11 +373,11 @@ class OperationQueue:
         def attempt() -> bool:
             self._store.hold(value)
             draft, [planned] = self._plan(
-                self._store.read(operation.scope), [operation])
-            if not draft.is_empty and self._store.change(draft, True):
+                self._store.read(operation.keys), [operation])
+            if draft.written and self._store.change(draft, True):
                 raise Conflict
             operation.outcome = planned
-            return draft.is_empty
+            return not draft.written
 
         try:
             is_held = self._store.repeat(attempt)

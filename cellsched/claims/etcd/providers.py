@@ -55,12 +55,12 @@ class ProviderFigures:
     ) -> Iterator[tuple[str, records.StoredProvider]]:
         """Yield current providers: those named, or all of them."""
         if names is None:
-            for kv in self._store.all_of(self._names.provider):
+            for kv in self._store.all_of(records.PROVIDER):
                 yield self._names.name(kv.key), records.StoredProvider.of(kv)
             return
-        known = [*dict.fromkeys(name for name in names if name)]
-        view = self._store.read(transactions.Scope(known))
-        for name, provider in view.providers.items():
+        view = self._store.read([
+            (records.PROVIDER, name) for name in dict.fromkeys(names) if name])
+        for (_, name), provider in view.records.items():
             if provider.revision:
                 yield name, provider
 
@@ -68,13 +68,10 @@ class ProviderFigures:
         self, name: str, inventory: Mapping[str, base.Inventory]
     ) -> None:
         """Set the inventory of a provider."""
-        scope = transactions.Scope([name])
-        view: transactions.View | None = None
+        key = records.PROVIDER, name
 
         def attempt() -> None:
-            nonlocal view
-            current, view = view or self._store.read(scope), None
-            draft = transactions.Draft(current)
+            draft = transactions.Draft(self._store.read([key]))
             known = draft.provider(name)
             records.check([known])
             if known.inventory == inventory:
@@ -82,10 +79,9 @@ class ProviderFigures:
             if not known.revision:
                 # Its key may be lost while servers hold claims there.
                 known = self._walk().provider(name, known)
-            draft.providers[name] = dataclasses.replace(
+            draft.written[key] = dataclasses.replace(
                 known, inventory=dict(inventory))
-            view = self._store.change(draft)
-            if view is not None:
+            if self._store.change(draft) is not None:
                 raise Conflict
 
         self._store.repeat(attempt)
@@ -96,10 +92,10 @@ class ProviderFigures:
         Nothing is changed while the provider or any consumer is unreadable,
         as that may have claims there.
         """
-        scope = transactions.Scope([name])
+        key = records.PROVIDER, name
 
         def attempt() -> bool:
-            draft = transactions.Draft(self._store.read(scope))
+            draft = transactions.Draft(self._store.read([key]))
             known = draft.provider(name)
             if not known.revision or known.unreadable:
                 return False
@@ -110,7 +106,7 @@ class ProviderFigures:
             if counted == known:
                 return False
             # A concurrent claim or release changes the provider: a conflict.
-            draft.providers[name] = counted
+            draft.written[key] = counted
             if self._store.change(draft) is not None:
                 raise Conflict
             return True
@@ -120,7 +116,7 @@ class ProviderFigures:
     def _walk(self) -> '_Walk':
         """Read all consumers."""
         walk = _Walk(self._store.get().revision)
-        for kv in self._store.all_of(self._names.consumer):
+        for kv in self._store.all_of(records.CONSUMER):
             walk.consumers[self._names.name(kv.key)] = (
                 records.StoredConsumer.of(kv))
         self._store.report(walk.consumers.values())
@@ -187,7 +183,7 @@ class ProviderFigures:
         if any(each.unreadable for each in walk.consumers.values()):
             return False
         right = True
-        for kv in self._store.all_of(self._names.provider):
+        for kv in self._store.all_of(records.PROVIDER):
             name, known = self._names.name(kv.key), (
                 records.StoredProvider.of(kv))
             counted = walk.provider(name, known)
@@ -198,7 +194,7 @@ class ProviderFigures:
             elif counted != known and not self._replace(
                     kv.key, kv.revision, counted.value()):
                 changed.append(name)
-        for kv in self._store.all_of(self._names.group):
+        for kv in self._store.all_of(records.GROUP):
             group = records.StoredGroup.of(kv)
             joined = walk.group(self._names.name(kv.key), kv.revision)
             if group.unreadable or kv.revision > walk.revision:
@@ -224,18 +220,16 @@ class ProviderFigures:
 
     def _problems(self) -> Iterator[base.StoreProblem]:
         names, walk = self._names, self._walk()
-        for kind, read in ((names.provider, records.StoredProvider.of),
-                           (names.consumer, records.StoredConsumer.of),
-                           (names.group, records.StoredGroup.of)):
+        for kind, record_type in records.KINDS.items():
             for kv in self._store.all_of(kind):
-                record: Any = read(kv)
+                record = record_type.of(kv)
                 key = records.shown(kv.key)
                 if record.unreadable:
                     yield base.StoreProblem(
                         key, record.unreadable, 'restore its value, or delete '
                         'it if no later release wrote it, and audit again',
-                        names.name(kv.key) if kind == names.provider else '')
-                elif kind == names.group:
+                        names.name(kv.key) if kind == records.PROVIDER else '')
+                elif kind == records.GROUP:
                     ghosts = record.members.keys() - walk.consumers.keys()
                     if ghosts:
                         yield base.StoreProblem(
@@ -307,7 +301,7 @@ class ProviderFeed:
             outcome = self._store.get(
                 protocol.Get(self._names.tick),
                 protocol.Get(self._names.counted),
-                *(protocol.Get(self._names.provider(name))
+                *(protocol.Get(self._names.key(records.PROVIDER, name))
                   for name in unreadable[:self._store.ops_max - 2]))
             found, counted, *mended = outcome.found
             if [kv.value for kv in counted] != [records.COUNTED]:
@@ -349,7 +343,7 @@ class ProviderFeed:
             # Another cluster, or a backup was restored.
             self._store.forget()
             self._load()
-        everything = self._names.all_of(self._names.provider)
+        everything = self._names.all_of(records.PROVIDER)
         while self._position < revision:
             request = protocol.Changes(
                 everything.key, everything.end, self._position, revision)
@@ -373,7 +367,7 @@ class ProviderFeed:
         after: str | bytes = ''
         while True:
             outcome = self._store.get(self._names.all_of(
-                self._names.provider, after, PAGE))
+                records.PROVIDER, after, PAGE))
             if position < 0:
                 position = outcome.revision
             [page] = outcome.found

@@ -40,6 +40,12 @@ VERSION = 1
 #: Value of the mark of right counters.
 COUNTED = b'1'
 
+#: Kinds of records, as they are in keys.
+PROVIDER, CONSUMER, GROUP = 'p', 'c', 'g'
+
+#: Kind and name of a record.
+Key = tuple[str, str]
+
 #: Fields of an inventory, in the order of its value.
 _FIELDS = tuple(field.name for field in dataclasses.fields(base.Inventory))
 
@@ -131,6 +137,13 @@ class StoredConsumer:
             0, {claim.provider: dict(claim.resources) for claim in claims},
             first.project_id, first.user_id, member)
 
+    def keys(self, name: str) -> list[Key]:
+        """Return the keys of the records that a change of it changes."""
+        keys = [(CONSUMER, name), *((PROVIDER, each) for each in self.amounts)]
+        if self.joins is not None:
+            keys.append((GROUP, self.joins[0]))
+        return keys
+
     def claims(self, name: str) -> list[base.Claim]:
         """Return its claims."""
         return [base.Claim(name, provider, dict(amounts), None,
@@ -138,7 +151,9 @@ class StoredConsumer:
                 for provider, amounts in self.amounts.items()]
 
     def value(self) -> bytes:
-        """Return it as the value of a key."""
+        """Return it as the value of a key; empty without claims."""
+        if not self.amounts:
+            return b''
         return encoded({
             'a': self.amounts, 'p': self.project_id, 'u': self.user_id,
             'g': self.joins, 'b': ''})
@@ -208,33 +223,25 @@ class Names:
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix.encode()
         self.format = self._prefix + b'format'
-        self.tick = self._prefix + b'p/'
+        self.tick = self.key(PROVIDER)
         self.counted = self._prefix + b'counted'
         self.hold = self._prefix + b'hold'
 
-    # An invalid name is encoded, too, and not found.
-
-    def provider(self, name: str) -> bytes:
-        return self.tick + name.encode(errors='surrogatepass')
-
-    def consumer(self, name: str) -> bytes:
-        return self._prefix + b'c/' + name.encode(errors='surrogatepass')
-
-    def group(self, name: str) -> bytes:
-        return self._prefix + b'g/' + name.encode(errors='surrogatepass')
+    def key(self, kind: str, name: str = '') -> bytes:
+        """Return the key of a record."""
+        # An invalid name is encoded, too, and not found.
+        return self._prefix + f'{kind}/{name}'.encode(errors='surrogatepass')
 
     def all_of(
-        self, kind: Callable[[str], bytes], after: str | bytes = '',
-        limit: int = 0,
+        self, kind: str, after: str | bytes = '', limit: int = 0
     ) -> protocol.Get:
         """Return the read of all keys of a kind.
 
-        :param kind: a method of this class
         :param after: only keys after this name, or after this key
         """
-        start = kind(after) if isinstance(after, str) else after
+        start = self.key(kind, after) if isinstance(after, str) else after
         start += b'\0' * bool(after)
-        return protocol.Get(start, kind('')[:-1] + b'0', limit)
+        return protocol.Get(start, self.key(kind)[:-1] + b'0', limit)
 
     def name(self, key: bytes) -> str:
         """Return the name in a key of any kind; empty if it is no text."""
@@ -292,6 +299,10 @@ def check(records: Iterable[Any]) -> None:
         if record.unreadable:
             raise exception.ClaimStoreFailed(reason=record.unreadable)
 
+
+#: The records by kind.
+KINDS: Mapping[str, Any] = {
+    PROVIDER: StoredProvider, CONSUMER: StoredConsumer, GROUP: StoredGroup}
 
 _Record = TypeVar('_Record', StoredProvider, StoredConsumer, StoredGroup)
 

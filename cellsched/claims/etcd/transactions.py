@@ -35,7 +35,7 @@ _WAIT_MOST_S, _CONFLICT_S = 0.05, 0.001
 PAGE = 1000
 
 _Outcome = TypeVar('_Outcome')
-_Record = TypeVar('_Record')
+_Item = TypeVar('_Item')
 
 
 class Conflict(Exception):
@@ -78,130 +78,55 @@ def providers_max(ops_max: int) -> int:
     return keys_max(ops_max) // 2 - 3
 
 
-@dataclasses.dataclass(frozen=True)
-class Scope:
-    """The names of the records that a transaction reads or changes."""
-
-    providers: Sequence[str] = ()
-    consumers: Sequence[str] = ()
-    groups: Sequence[str] = ()
-
-    def __len__(self) -> int:
-        return len(self.providers) + len(self.consumers) + len(self.groups)
-
-    @classmethod
-    def of(cls, claims: Iterable[base.Claim]) -> 'Scope':
-        """Return the scope of claims."""
-        providers: dict[str, None] = {}
-        consumers: dict[str, None] = {}
-        groups: dict[str, None] = {}
-        for claim in claims:
-            providers[claim.provider] = consumers[claim.consumer] = None
-            if claim.group is not None:
-                groups[claim.group.group] = None
-        return cls([*providers], [*consumers], [*groups])
-
-    @classmethod
-    def union(cls, scopes: Sequence['Scope']) -> 'Scope':
-        """Return a scope with the records of several ones."""
-        if len(scopes) == 1:
-            return scopes[0]
-        return cls(*(
-            [*dict.fromkeys(name for scope in scopes
-                            for name in getattr(scope, field))]
-            for field in ('providers', 'consumers', 'groups')))
-
-    @classmethod
-    def held_by(
-        cls, consumers: Mapping[str, records.StoredConsumer]
-    ) -> 'Scope':
-        """Return the scope of a change of all claims of consumers."""
-        return cls(
-            [*dict.fromkeys(provider for consumer in consumers.values()
-                            for provider in consumer.amounts)],
-            [*consumers],
-            [*dict.fromkeys(consumer.joins[0] for consumer
-                            in consumers.values() if consumer.joins)])
-
-    def reads(self, names: records.Names) -> tuple[protocol.Op, ...]:
-        """Return the reads of the scope, for :meth:`View.of`."""
-        keys = [*map(names.provider, self.providers),
-                *map(names.consumer, self.consumers),
-                *map(names.group, self.groups), names.tick, names.hold]
-        return tuple(map(protocol.Get, keys))
-
-    def chunks(self, size: int) -> Iterator['Scope']:
-        """Yield the scope in parts of so many records."""
-        every = [(field.name, name) for field in dataclasses.fields(self)
-                 for name in getattr(self, field.name)]
-        for start in range(0, max(len(every), 1), size):
-            part: dict[str, list[str]] = {}
-            for field, name in every[start:start + size]:
-                part.setdefault(field, []).append(name)
-            yield Scope(**part)
-
-
 class View:
-    """The records of a scope.
+    """Records that were read.
 
     :ivar is_fresh: whether they were read during the call; False for cached
         ones
     :ivar tick: revision at or before which they were read of the last change
         of any provider
-    :ivar hold: the key of another client's large batch, if there is one
+    :ivar hold: the hold of another client, if there is one
     """
 
-    def __init__(self, is_fresh: bool = True) -> None:
+    def __init__(
+        self, found: Mapping[records.Key, Any], is_fresh: bool = True
+    ) -> None:
+        self.records = dict(found)
         self.is_fresh = is_fresh
         self.tick = 0
         self.hold: protocol.Found | None = None
-        self.providers: dict[str, records.StoredProvider] = {}
-        self.consumers: dict[str, records.StoredConsumer] = {}
-        self.groups: dict[str, records.StoredGroup] = {}
 
     @classmethod
     def of(
-        cls, scope: Scope, found: Sequence[Sequence[protocol.Found]]
+        cls, keys: Iterable[records.Key],
+        found: Sequence[Sequence[protocol.Found]],
     ) -> 'View':
-        """Return the result of :meth:`Scope.reads`."""
-        self = cls()
-        values = iter(found)
-        sections: tuple[tuple[dict[str, Any], Sequence[str], Any], ...] = (
-            (self.providers, scope.providers, records.StoredProvider),
-            (self.consumers, scope.consumers, records.StoredConsumer),
-            (self.groups, scope.groups, records.StoredGroup))
-        for known, names, kind in sections:
-            for name in names:
-                kvs = next(values)
-                known[name] = kind.of(kvs[0]) if kvs else kind()
-        for kv in next(values):
+        """Return the result of :func:`reads`."""
+        self = cls({})
+        for key, kvs in zip(keys, found):
+            kind = records.KINDS[key[0]]
+            self.records[key] = kind.of(kvs[0]) if kvs else kind()
+        for kv in found[-2]:
             self.tick = kv.revision
-        for kv in next(values):
+        for kv in found[-1]:
             self.hold = kv
         return self
-
-    def add(self, other: 'View') -> None:
-        """Add the records that were read afterwards."""
-        self.providers |= other.providers
-        self.consumers |= other.consumers
-        self.groups |= other.groups
-        self.hold = other.hold
 
     def held(self) -> dict[str, list[base.Claim]]:
         """Return the claims of the consumers."""
         return {name: consumer.claims(name)
-                for name, consumer in self.readable().items()}
+                for name, consumer in self.consumers().items()}
 
     def memberships(self) -> dict[str, base.Membership]:
         """Return the memberships of the consumers."""
         return {name: base.joined(*consumer.joins)
-                for name, consumer in self.readable().items()
+                for name, consumer in self.consumers().items()
                 if consumer.joins}
 
-    def readable(self) -> dict[str, records.StoredConsumer]:
+    def consumers(self) -> dict[str, records.StoredConsumer]:
         """Return the consumers that have a key with a readable value."""
-        return {name: consumer for name, consumer in self.consumers.items()
-                if consumer.revision and not consumer.unreadable}
+        return {name: record for (kind, name), record in self.records.items()
+                if kind == records.CONSUMER and record.amounts}
 
 
 class Draft:
@@ -210,63 +135,45 @@ class Draft:
     A provider or a group that is missing or unreadable is not written. Then
     the mark of right counters is deleted, so that they are recounted later.
 
-    :param view: the records
+    :ivar read: the records on which the change depends
+    :ivar written: the records that it writes; those without a value are
+        deleted
     """
 
     def __init__(self, view: View) -> None:
         self.view = view
-        #: The records on which the change depends.
-        self._providers: dict[str, records.StoredProvider] = {}
-        self._consumers: dict[str, records.StoredConsumer] = {}
-        self._groups: dict[str, records.StoredGroup] = {}
-        #: Those that it writes.
-        self.providers: dict[str, records.StoredProvider] = {}
-        self._written: dict[str, records.StoredConsumer | None] = {}
-        self._joined: dict[str, records.StoredGroup] = {}
+        self.read: dict[records.Key, Any] = {}
+        self.written: dict[records.Key, Any] = {}
         self._is_counted = True
 
-    def __len__(self) -> int:
-        """Return the number of records on which the change depends."""
-        return len(self._providers) + len(self._consumers) + len(self._groups)
-
     @property
-    def is_empty(self) -> bool:
-        """True if nothing is written."""
-        return not (self.providers or self._written)
-
-    @property
-    def scope(self) -> Scope:
-        """The records on which the change depends."""
-        return Scope([*self._providers], [*self._consumers], [*self._groups])
+    def providers(self) -> list[str]:
+        """The providers that it writes."""
+        return [name for kind, name in self.written
+                if kind == records.PROVIDER]
 
     def provider(self, name: str) -> records.StoredProvider:
         """Return a provider as it is after the change."""
-        if name in self.providers:
-            return self.providers[name]
-        known = self._providers[name] = self.view.providers[name]
-        return known
+        provider: records.StoredProvider = self._get((records.PROVIDER, name))
+        return provider
 
     def consumer(self, name: str) -> records.StoredConsumer:
         """Return a consumer likewise.
 
         :raises cellsched.exception.ClaimStoreFailed: it cannot be read
         """
-        if name in self._written:
-            return self._written[name] or records.StoredConsumer()
-        known = self._consumers[name] = self.view.consumers[name]
-        records.check([known])
-        return known
+        consumer: records.StoredConsumer = self._get((records.CONSUMER, name))
+        records.check([consumer])
+        return consumer
 
     def group(self, name: str) -> records.StoredGroup:
         """Return a server group likewise."""
-        if name in self._joined:
-            return self._joined[name]
-        known = self._groups[name] = self.view.groups[name]
-        return known
+        group: records.StoredGroup = self._get((records.GROUP, name))
+        return group
 
     def take(self, name: str, consumer: records.StoredConsumer) -> None:
         """Add the claims of a consumer that holds none."""
-        self._written[name] = consumer
+        self.written[records.CONSUMER, name] = consumer
         self._count(consumer, 1)
         if consumer.joins is not None:
             self._join(consumer.joins[0], name, consumer.joins[1:])
@@ -274,29 +181,24 @@ class Draft:
     def give_back(self, name: str) -> None:
         """Remove the claims of a consumer."""
         consumer = self.consumer(name)
-        self._written[name] = None
+        self.written[records.CONSUMER, name] = records.StoredConsumer()
         self._count(consumer, -1)
         if consumer.joins is not None:
             self._join(consumer.joins[0], name, None)
 
     def rename(self, source: str, target: str) -> None:
         """Move the claims of one consumer to another that holds none."""
+        # The providers are written too, for the sake of a recount.
         consumer = self.consumer(source)
-        self._written[source] = None
-        self._written[target] = consumer
-        for name in consumer.amounts:
-            # The provider is written too, for the sake of a recount.
-            self._change(name, lambda provider: provider)
-        if consumer.joins is not None:
-            self._join(consumer.joins[0], source, None)
-            self._join(consumer.joins[0], target, consumer.joins[1:])
+        self.give_back(source)
+        self.take(target, consumer)
 
     def rename_host(self, name: str, host: str) -> None:
         """Replace the host of a member of a group."""
         consumer = self.consumer(name)
         if consumer.joins is not None:
             group, _, member = consumer.joins
-            self._written[name] = dataclasses.replace(
+            self.written[records.CONSUMER, name] = dataclasses.replace(
                 consumer, joins=(group, host, member))
             self._join(group, name, (host, member))
 
@@ -309,52 +211,40 @@ class Draft:
             too many records to compare each of them
         :param size: number of keys of a nested transaction
         """
-        if is_held:
-            return protocol.Transaction(
-                (protocol.Compare(names.tick, self.view.tick),),
-                (*_nested([*self._writes(names)], size),
-                 protocol.Delete(names.hold)))
-        # No other client may hold the store.
-        compares = [protocol.Compare(names.hold, 0)]
-        for known, key in ((self._providers, names.provider),
-                           (self._consumers, names.consumer),
-                           (self._groups, names.group)):
-            for name, record in known.items():
-                compares.append(protocol.Compare(key(name), record.revision))
-        return protocol.Transaction(
-            tuple(compares), tuple(self._writes(names)),
-            self.scope.reads(names))
-
-    def _writes(self, names: records.Names) -> list[protocol.Op]:
-        writes: list[protocol.Op] = [
-            protocol.Put(names.provider(name), provider.value())
-            for name, provider in self.providers.items()]
-        for name, consumer in self._written.items():
-            key = names.consumer(name)
-            writes.append(protocol.Put(key, consumer.value()) if consumer
-                          else protocol.Delete(key))
-        for name, group in self._joined.items():
-            key, value = names.group(name), group.value()
+        writes: list[protocol.Op] = []
+        for key, record in self.written.items():
+            name, value = names.key(*key), record.value()
             writes.append(
-                protocol.Put(key, value) if value else protocol.Delete(key))
+                protocol.Put(name, value) if value else protocol.Delete(name))
         writes.append(protocol.Put(names.tick, b''))
         if not self._is_counted:
             writes.append(protocol.Delete(names.counted))
-        return writes
+        if is_held:
+            return protocol.Transaction(
+                (protocol.Compare(names.tick, self.view.tick),),
+                (*_nested(writes, size), protocol.Delete(names.hold)))
+        # No other client may hold the store.
+        compares = [protocol.Compare(names.hold, 0)]
+        for key, record in self.read.items():
+            compares.append(
+                protocol.Compare(names.key(*key), record.revision))
+        return protocol.Transaction(
+            tuple(compares), tuple(writes), reads(names, self.read))
+
+    def _get(self, key: records.Key) -> Any:
+        if key in self.written:
+            return self.written[key]
+        known = self.read[key] = self.view.records[key]
+        return known
 
     def _count(self, consumer: records.StoredConsumer, sign: int) -> None:
         for name, amounts in consumer.amounts.items():
-            self._change(name, lambda it, amounts=amounts: it.taken(
-                amounts, sign))
-
-    def _change(
-        self, name: str, function: Callable[..., records.StoredProvider]
-    ) -> None:
-        provider = self.provider(name)
-        if provider.unreadable or not provider.revision:
-            self._is_counted = False
-        else:
-            self.providers[name] = function(provider)
+            provider = self.provider(name)
+            if provider.unreadable or not provider.revision:
+                self._is_counted = False
+            else:
+                self.written[records.PROVIDER, name] = provider.taken(
+                    amounts, sign)
 
     def _join(
         self, name: str, consumer: str, member: tuple[str, str] | None
@@ -363,7 +253,24 @@ class Draft:
         if group.unreadable:
             self._is_counted = False
         else:
-            self._joined[name] = group.joined(consumer, member)
+            self.written[records.GROUP, name] = group.joined(consumer, member)
+
+
+def reads(
+    names: records.Names, keys: Iterable[records.Key]
+) -> tuple[protocol.Op, ...]:
+    """Return the reads of records, for :meth:`View.of`."""
+    every = [names.key(*key) for key in keys]
+    return tuple(map(protocol.Get, [*every, names.tick, names.hold]))
+
+
+def chunks(
+    keys: Iterable[_Item], size: int
+) -> Iterator[Sequence[_Item]]:
+    """Yield keys in parts of a size; at least one."""
+    every = [*keys]
+    for start in range(0, max(len(every), 1), size):
+        yield every[start:start + size]
 
 
 def _nested(ops: Sequence[protocol.Op], size: int) -> Iterator[protocol.Op]:
@@ -474,7 +381,7 @@ class Records:
         return self.repeat(
             lambda: self.transact(protocol.Transaction(success=gets)))
 
-    def all_of(self, kind: Callable[[str], bytes]) -> Iterator[protocol.Found]:
+    def all_of(self, kind: str) -> Iterator[protocol.Found]:
         """Yield all keys of a kind, read page by page."""
         after: str | bytes = ''
         while True:
@@ -484,19 +391,19 @@ class Records:
                 return
             after = page[-1].key
 
-    def read(self, scope: Scope) -> View:
-        """Return the records of a scope.
+    def read(self, keys: Iterable[records.Key]) -> View:
+        """Return records.
 
-        If one transaction cannot read them, the records are those of different
+        If one transaction cannot read them, they are those of different
         moments, from that of the tick on.
         """
         view: View | None = None
-        for part in scope.chunks(keys_max(self.ops_max)):
-            found = self._view(part, self.get(*part.reads(self.names)))
+        for part in chunks(keys, keys_max(self.ops_max)):
+            found = self._view(part, self.get(*reads(self.names, part)))
             if view is None:
                 view = found
             else:
-                view.add(found)
+                view.records |= found.records
         assert view is not None
         return view
 
@@ -512,13 +419,13 @@ class Records:
             self.names, is_held, self.ops_max // 2))
         if not outcome.succeeded:
             if is_held:
-                return View()
-            view = self._view(draft.scope, outcome)
+                return View({})
+            view = self._view(draft.read, outcome)
             self._check_hold(view.hold)
             return view
-        for name, provider in draft.providers.items():
+        for name in draft.providers:
             self.see(name, dataclasses.replace(
-                provider, revision=outcome.revision))
+                draft.provider(name), revision=outcome.revision))
         return None
 
     def hold(self, value: bytes) -> None:
@@ -565,33 +472,39 @@ class Records:
             self._seen[name] = provider
 
     def seen(
-        self, names: Iterable[str]
-    ) -> dict[str, records.StoredProvider] | None:
-        """Return cached providers; None if one is not cached."""
+        self, keys: Iterable[records.Key]
+    ) -> dict[records.Key, records.StoredProvider] | None:
+        """Return the providers among keys; None if one is not cached.
+
+        Groups are not cached.
+        """
         found = {}
-        for name in names:
-            provider = self._seen.get(name)
-            if provider is None:
-                return None
-            found[name] = provider
+        for key in keys:
+            if key[0] != records.CONSUMER:
+                provider = self._seen.get(key[1])
+                if provider is None or key[0] == records.GROUP:
+                    return None
+                found[key] = provider
         return found
 
-    def reread(
-        self, seen: Mapping[str, records.StoredProvider]
-    ) -> dict[str, records.StoredProvider]:
-        """Return cached providers, updated from the member's local data.
+    def reread(self, seen: dict[records.Key, Any]) -> bool:
+        """Update cached providers from the member's local data.
 
         A read of local data is fast, and may be behind the cluster.
+
+        :returns: whether any has changed
         """
+        keys = [key for key in seen if key[0] == records.PROVIDER]
         outcome = self.get(*(
-            protocol.Get(self.names.provider(name), is_local=True)
-            for name in seen))
-        found = dict(seen)
-        for name, kvs in zip(seen, outcome.found):
-            if kvs and kvs[0].revision > seen[name].revision:
-                found[name] = records.StoredProvider.of(kvs[0])
-                self.see(name, found[name])
-        return found
+            protocol.Get(self.names.key(*key), is_local=True)
+            for key in keys))
+        has_changed = False
+        for key, kvs in zip(keys, outcome.found):
+            if kvs and kvs[0].revision > seen[key].revision:
+                seen[key] = records.StoredProvider.of(kvs[0])
+                self.see(key[1], seen[key])
+                has_changed = True
+        return has_changed
 
     def forget(self) -> None:
         """Empty the cache: the revisions have started again."""
@@ -607,14 +520,14 @@ class Records:
                     LOG.error('In the claim store, %s', record.unreadable)
 
     def _view(
-        self, scope: Scope, outcome: protocol.TransactionOutcome
+        self, keys: Iterable[records.Key],
+        outcome: protocol.TransactionOutcome,
     ) -> View:
-        view = View.of(scope, outcome.found)
-        for name, provider in view.providers.items():
-            if provider.revision:
-                self.see(name, provider)
-        for some in view.consumers, view.groups:
-            self.report(some.values())
+        view = View.of(keys, outcome.found)
+        for (kind, name), record in view.records.items():
+            if kind == records.PROVIDER and record.revision:
+                self.see(name, record)
+        self.report(view.records.values())
         return view
 
 
@@ -633,15 +546,12 @@ def parts(
 ) -> Iterator[dict[str, records.StoredConsumer]]:
     """Yield consumers in groups that one transaction can change."""
     part: dict[str, records.StoredConsumer] = {}
-    keys: set[Any] = set()
+    keys: set[records.Key] = set()
     for name, consumer in consumers.items():
-        more = {name, *(('p', each) for each in consumer.amounts)}
-        if consumer.joins is not None:
-            more.add(('g', consumer.joins[0]))
-        if part and len(keys | more) > keys_max(ops_max):
+        keys.update(consumer.keys(name))
+        if part and len(keys) > keys_max(ops_max):
             yield part
-            part, keys = {}, set()
+            part, keys = {}, {*consumer.keys(name)}
         part[name] = consumer
-        keys |= more
     if part:
         yield part

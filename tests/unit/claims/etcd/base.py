@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stores of claims in a model of etcd."""
 
+import itertools
 import random
 import threading
 
@@ -32,6 +33,7 @@ class OnModel:
         super().setUp()
         self.model = servers.EtcdModel()
         self.lock = threading.Lock()
+        self.seeds = itertools.count(1)
         self.clock = clock.FakeClock()
         self.store = self.make_store()
 
@@ -41,7 +43,7 @@ class OnModel:
     def make_store(self, client=None, clock=None, **options_):
         self.client = client or self.make_client()
         store = etcd.EtcdClaims(
-            self.client, clock or self.clock, random.Random(1),
+            self.client, clock or self.clock, random.Random(next(self.seeds)),
             options.PREFIX, **options_)
         store.sync()
         return store

@@ -180,8 +180,13 @@ class TestLargeBatches(HookedCase):
         self.assertEqual({2}, self.used())
         self.assertFalse(self.peer.recount('h0'))
         self.assertEqual(COUNT, len(self.remaining_keys()))
+        del self.client.sent[:]
         self.peer.release(names)
         self.assertEqual([], self.remaining_keys())
+        # A release needs no hold.
+        self.assertNotIn(protocol.Transaction, {
+            type(op) for request in self.client.sent
+            for op in getattr(request, 'success', ())})
 
     def test_large_batch_that_does_not_fit_claims_nothing(self):
         late = self.batch('b', self.hosts[-1:])
@@ -228,8 +233,11 @@ class TestLargeBatches(HookedCase):
         batch = self.batch('a')
         self.hooked.hook = self.stop
         self.assertRaises(Stopped, self.store.claim, batch)
+        before = self.clock.monotonic()
 
         self.assertEqual(COUNT, self.peer.claim(batch))
+
+        self.assertLessEqual(5, self.clock.monotonic() - before)
 
         self.assertEqual(COUNT, len(self.remaining_keys()))
 

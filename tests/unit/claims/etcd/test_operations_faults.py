@@ -102,10 +102,10 @@ class World:
         for batch in self.claiming:
             names = [claim.consumer for claim in batch]
             if self.released.isdisjoint(names):
-                scope = transactions.Scope(consumers=names)
-                view = transactions.View.of(scope, [
+                keys = [(records.CONSUMER, name) for name in names]
+                view = transactions.View.of(keys, [
                     self.model.read(each.key)
-                    for each in scope.reads(_NAMES)])
+                    for each in transactions.reads(_NAMES, keys)])
                 held = len(view.held())
                 assert held in (0, len(names)), f'{held} of {names} are held'
 
