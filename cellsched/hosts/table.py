@@ -603,8 +603,8 @@ class HostTable:
     def bound(self, bounds: Iterable[tuple[str, str, int]]) -> None:
         """Set the free amounts of hosts to at most these.
 
-        They are kept until the next usage of the host is set. A decision that
-        is about to reserve such a host finds it full.
+        They are kept until the next usage of the host is set. Each decision
+        that begins after this one counts them.
 
         :param bounds: uuids, resource classes, and the free amounts; one that
             the table does not have is ignored

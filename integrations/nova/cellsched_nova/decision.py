@@ -426,11 +426,12 @@ class RequestDecision:
                         return attempt.places
                 except source.HostsChanged:
                     LOG.info('A selected host changed; deciding again')
-                    self._parts.hosts.refresh(
-                        self._context, time.monotonic(),
-                        self._deadline.remaining_s())
                 if attempt.reason:
                     break
+                # After a refusal, other selected hosts may be full, too.
+                self._parts.hosts.refresh(
+                    self._context, time.monotonic(),
+                    self._deadline.remaining_s())
             else:
                 if not self._refusals:
                     raise placement.PlacementUnavailable(
@@ -551,10 +552,16 @@ class RequestDecision:
             if is_claimed:
                 self._confirm(attempt, claimed)
             else:
-                claimed.release()
-                self.undo()
+                self._give_up(claimed)
             self._parts.hosts.expire(attempt.unexplained)
         return is_claimed
+
+    def _give_up(self, claimed: claims.ServerClaims) -> None:
+        """Release the claims; then other requests may count the hosts."""
+        try:
+            claimed.release()
+        finally:
+            self.undo()
 
     @property
     def _reads_states(self) -> bool:

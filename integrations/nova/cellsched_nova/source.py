@@ -265,8 +265,8 @@ class NovaHosts(source.HostSource):
     def note_full(self, refusals: Sequence[exception.ClaimRefused]) -> None:
         """Count hosts as full that refused claims, until they are read again.
 
-        Requests that have selected them before do not claim them then. A
-        request that finds no host reads them before it is refused.
+        Requests that are decided afterwards do not select them. A request
+        that finds no host reads them before it is refused.
         """
         providers = [each.provider for each in refusals]
         # A request that sees the bound must see that they are expired, and

@@ -758,6 +758,39 @@ class TestPendingClaims(TestCase):
             nova_exception.NoValidHost, self.during, refuse)
         self.assertEqual([], self.parts.hosts.table.pending())
 
+    def test_hosts_are_read_before_the_next_claim(self):
+        [b, a] = [self.parts.hosts.table['uuid'][row] for row in (1, 0)]
+        claim, refused = self.store.claim, []
+
+        def refuse(claims, is_new):
+            self.store.claim = claim
+            refused.append(claims)
+            raise refusal(b)
+
+        # Another scheduler has filled b.
+        self.store.claim = refuse
+        self.parts.hosts.note_full = lambda refusals: None
+        self.parts.hosts.refresh = lambda *args: self.parts.hosts.table.put(
+            [b], {'free_ram_mb': 0})
+        RequestDecision(self.parts, self.context, self.spec(
+            500, num_instances=2), [SERVER, self.SERVER], 0).select()
+
+        self.assertEqual(1, len(refused))
+        self.assertEqual([a, a], [
+            each.provider for each in self.store.claims])
+
+    def test_error_of_a_release_frees_its_host(self):
+        self.store.error = exception.DatabaseUnreachable(
+            schema='claims', url='', reason='')
+
+        def fail(claims, added=()):
+            raise RuntimeError
+
+        self.parts.claims.deferred.add = fail
+
+        self.assertRaises(RuntimeError, self.other)
+        self.assertEqual([], self.parts.hosts.table.pending())
+
     def test_error_of_a_claim_frees_its_host(self):
         def fail():
             raise exception.DatabaseUnreachable(
@@ -770,8 +803,7 @@ class TestPendingClaims(TestCase):
         hosts = self.parts.hosts
         reserved = reserve(hosts.table, 1, 1500)
         # It is called after the selection.
-        hosts.refresh = lambda *args, **named: (
-            hosts.table.rollback(reserved) and False)
+        hosts.read_whole = lambda *args: hosts.table.rollback(reserved)
 
         self.other()
 
