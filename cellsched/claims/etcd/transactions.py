@@ -267,9 +267,9 @@ def reads(
 def chunks(
     keys: Iterable[_Item], size: int
 ) -> Iterator[Sequence[_Item]]:
-    """Yield keys in parts of a size; at least one."""
+    """Yield keys in parts of a size."""
     every = [*keys]
-    for start in range(0, max(len(every), 1), size):
+    for start in range(0, len(every), size):
         yield every[start:start + size]
 
 
@@ -397,14 +397,11 @@ class Records:
         If one transaction cannot read them, they are those of different
         moments, from that of the tick on.
         """
-        view: View | None = None
+        view = View({})
         for part in chunks(keys, keys_max(self.ops_max)):
             found = self._view(part, self.get(*reads(self.names, part)))
-            if view is None:
-                view = found
-            else:
-                view.records |= found.records
-        assert view is not None
+            view.tick = view.tick or found.tick
+            view.records |= found.records
         return view
 
     def change(self, draft: Draft, is_held: bool = False) -> View | None:

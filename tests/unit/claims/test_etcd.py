@@ -128,6 +128,12 @@ class TestRequests(on_model.TestCase):
                           protocol.Get(b'/cellsched/counted')),
                          request.success)
 
+    def test_call_without_names_is_no_request(self):
+        for call in (lambda: self.store.claims_of([]),
+                     lambda: self.store.release([]),
+                     lambda: self.store.usages(providers=[])):
+            self.assertEqual([], self.requests(call))
+
     def test_feed_reads_what_changed(self):
         token = self.store.usages().token
         self.claim(self.peer)

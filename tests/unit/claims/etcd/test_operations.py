@@ -130,6 +130,28 @@ class TestConcurrentChanges(HookedCase):
 
         self.assertEqual({'h': 1, 'i': 0, 'j': 0}, self.used())
 
+    def test_large_batch_beside_a_write_between_its_reads_is_planned_again(
+            self):
+        batch = [claims.Claim(f'c{number}', 'h', {'VCPU': 1})
+                 for number in range(COUNT)]
+        self.store.set_inventory('h', {'VCPU': claims.Inventory(COUNT)})
+        reads = []
+
+        def send(request):
+            reads.append(len(request.success))
+            if len(reads) == 3:
+                # Correct a counter, which needs no hold.
+                self.model.answer(protocol.Transaction(success=(
+                    protocol.Put(b'/cellsched/p/', b''),)))
+            return HookedClient.send(self.hooked, request)
+
+        self.hooked.send = send
+        self.store.claim(batch)
+
+        # The hold, two reads and the write, twice.
+        self.assertEqual([1, 128, 27, 4] * 2, reads)
+        self.assertEqual({'h': COUNT, 'i': 0, 'j': 0}, self.used())
+
     def test_large_batch_without_an_answer_is_found_out(self):
         batch = [claims.Claim(f'c{number}', 'h', {'VCPU': 1})
                  for number in range(COUNT)]
