@@ -211,6 +211,8 @@ class RequestDecision:
         self._counts_doubtful = True
         # The refusals since the hosts were read.
         self._refusals = ClaimRefusals()
+        # By node that refused claims since, how many servers it may take.
+        self._most: dict[str, int] = {}
         # The present attempt; None before the first one.
         self._attempt: _Attempt | None = None
         # The last decision, and the way that led to it.
@@ -398,7 +400,8 @@ class RequestDecision:
             states = self._states(by_provider)
             return self._prepare(
                 parts.plugins.on_candidates(self._spec, states, [
-                    filters.CandidateHosts(by_provider), *self._cells()]),
+                    filters.CandidateHosts(by_provider),
+                    filters.RefusedHosts(self._most), *self._cells()]),
                 functools.partial(offers.AllocationCandidates, by_provider,
                                   self._spec, states))
         return self._place(prepare)
@@ -414,7 +417,7 @@ class RequestDecision:
             on allocation candidates
         """
         for _ in self._searches(resources):
-            self._refusals = ClaimRefusals()
+            self._refusals, self._most = ClaimRefusals(), {}
             for _ in range(_ATTEMPTS_MAX):
                 attempt = self._attempt = prepare()
                 try:
@@ -433,7 +436,7 @@ class RequestDecision:
                     self._context, time.monotonic(),
                     self._deadline.remaining_s())
             else:
-                if not self._refusals:
+                if not self._refusals.times:
                     raise placement.PlacementUnavailable(
                         reason='the selected hosts change all the time')
                 attempt.reason = _REFUSED
@@ -564,6 +567,11 @@ class RequestDecision:
             self.undo()
 
     @property
+    def _on_table(self) -> bool:
+        """Return whether the request is decided on columns."""
+        return self._way is not None and self._way.name == COLUMNS
+
+    @property
     def _reads_states(self) -> bool:
         """Return whether the decision reads host states of Nova."""
         return self._parts.plugins.reads_states(
@@ -671,8 +679,7 @@ class RequestDecision:
         rows = {row: uuid for uuid in unread
                 if (row := hosts.row(uuid)) is not None}
         changed = self._parts.hosts.find_changed(
-            self._context, hosts, rows, self._way is not None
-            and self._way.name == COLUMNS
+            self._context, hosts, rows, self._on_table
             and self._parts.plugins.reads_traits(self._request))
         attempt.changed |= {rows[row] for row in changed}
         attempt.unchanged |= {*unread} - attempt.changed
@@ -701,7 +708,10 @@ class RequestDecision:
             return True
         node = next((each.node for each in chosen
                      if refused in each.amounts), chosen[0].node)
-        self._refusals.add_full(node)
+        # The table has no column for a child provider, so count its servers.
+        self._most[node] = sum(each.node == node for each in chosen) - 1
+        if not self._most[node] or self._on_table:
+            self._refusals.add_full(node)
         self._passed.append(node)
         errors = claimed.refusals[before:]
         self._parts.hosts.note_full(errors)
@@ -748,7 +758,7 @@ class RequestDecision:
 
         Nova's text for a request without them has no reason.
         """
-        if self._way is None or self._way.name != COLUMNS:
+        if not self._on_table:
             return True
         request = copy.copy(self._request)
         # Placement knows no server groups.

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Filters that only a scheduler in Nova's place has."""
 
+import collections
 from collections.abc import Callable
 from collections.abc import Iterable
+from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
 
@@ -66,6 +68,37 @@ class AcceptedCandidates(_Stage):
         return np.fromiter(
             (self._candidates_of(uuid) != [] for uuid in hosts['uuid']), bool,
             len(hosts))
+
+
+class RefusedHosts(_Stage):
+    """Reject hosts with too many selected servers after refused claims.
+
+    :param most: for compute nodes that refused claims, how many servers of
+        the request may still select them
+    """
+
+    reason = 'refused the claims of more servers'
+    local = True
+    run_filter_once_per_request = False
+
+    def __init__(self, most: Mapping[str, int]) -> None:
+        super().__init__()
+        self._most = most
+
+    def applies(self, request: objects.RequestSpec) -> bool:
+        return bool(self._most)
+
+    def keep(
+        self, hosts: view.Hosts, request: objects.RequestSpec
+    ) -> view.Mask:
+        selected = collections.Counter(
+            row for row, _ in hosts.columns.taken)
+        mask = np.ones(len(hosts.whole), dtype=bool)
+        for uuid, most in self._most.items():
+            row = hosts.row(uuid)
+            if row is not None:
+                mask[row] = selected[row] < most
+        return mask if hosts.is_whole else mask[hosts.rows]
 
 
 class EnabledCells(_Stage):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decisions are recorded with their way."""
 
+import collections
 import dataclasses
 import pathlib
 import random
@@ -891,6 +892,65 @@ class TestLane(TestCase):
         [[chosen]] = self.select(self.spec())
 
         self.assertEqual('b', chosen.service_host)
+
+
+class TestCandidates(TestCase):
+    """Servers with a device that each host has once."""
+
+    def setUp(self):
+        super().setUp()
+        # Nova's request filters would read its databases.
+        filters = fixtures.MonkeyPatch(
+            'nova.scheduler.request_filter.process_reqspec',
+            lambda context, spec: None)
+        filters.setUp()
+        self.addCleanup(filters.cleanUp)
+        self.nodes = [*self.parts.hosts.table['uuid']]
+        children = {node: uuidutils.generate_uuid() for node in self.nodes}
+        self.free = {child: 1 for child in children.values()}
+        self.parts.client.get = lambda path, **named: types.SimpleNamespace(
+            status_code=200, json=lambda: {
+                'allocation_requests': [{'allocations': {
+                    node: {'resources': {'MEMORY_MB': 64}},
+                    child: {'resources': {'VGPU': 1}}},
+                    'mappings': {'': [node], '1': [child]}}
+                    for node, child in children.items()]})
+        self.parts.plugins.on_candidates = (
+            lambda spec, states, more=(): pipeline.Pipeline(
+                [], [builders.plugin(resources.RAMWeigher)], more,
+                lambda hosts, request: ()))
+        self.store.claim = self.claim
+
+    def claim(self, claims, is_new=False):
+        taken = collections.Counter(
+            each.provider for each in claims if each.provider in self.free)
+        for child, number in taken.items():
+            if number > self.free[child]:
+                raise exception.ClaimRefused(
+                    consumer=SERVER, provider=child, resource='VGPU',
+                    amount=1)
+        self.store.claims += claims
+        for child, number in taken.items():
+            self.free[child] -= number
+        return len(claims)
+
+    def select(self, count):
+        spec = self.grouped()
+        spec.flavor.memory_mb, spec.requested_resources = 64, []
+        found = RequestDecision(
+            self.parts, self.context, spec,
+            [uuidutils.generate_uuid() for _ in range(count)], 0).select()
+        return sorted(first.service_host for [first] in found)
+
+    def test_servers_spread_after_a_refusal(self):
+        self.parts.hosts.table.put(
+            [self.nodes[1]], {'free_ram_mb': 1024 * 1024})
+
+        self.assertEqual(['a', 'b'], self.select(2))
+
+    def test_more_servers_than_devices_are_refused(self):
+        self.assertRaises(nova_exception.NoValidHost, self.select, 3)
+        self.assertEqual([], self.parts.hosts.table.pending())
 
 
 class TestChangedHosts(TestCase):
