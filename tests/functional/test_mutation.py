@@ -5,6 +5,7 @@ import ast
 import csv
 import importlib.util
 import pathlib
+import pkgutil
 import re
 import sys
 import threading
@@ -14,6 +15,7 @@ from tests.functional import base
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TOOL = ROOT / 'tools/mutation'
 SURVIVORS = ROOT / 'doc/source/contributor/mutation-survivors.csv'
+GUARDS = ROOT / 'doc/source/contributor/guards.csv'
 
 #: A test that passes, one that does not end, and one that a change breaks.
 TESTS = {
@@ -154,3 +156,19 @@ class TestSurvivors(base.TestCase):
                         if getattr(each, 'name', None) == name
                         and hasattr(each, 'body'))
         return re.sub(r'\n\s*', ' ', ast.get_source_segment(source, node))
+
+
+class TestGuards(base.TestCase):
+    """Each row of the table is current."""
+
+    def test_guards_are_in_their_modules_and_tests_exist(self):
+        with GUARDS.open(encoding='utf-8', newline='') as file:
+            rows = list(csv.DictReader(file))
+        for row in rows:
+            module, text, test = (
+                row[name].strip('`') for name in ('module', 'text', 'test'))
+            source = (ROOT / module).read_text(encoding='utf-8')
+            self.assertEqual(1, source.count(text), row['guard'])
+            if not test.startswith('--'):
+                self.assertTrue(callable(pkgutil.resolve_name(test)))
+        self.assertGreater(len(rows), 15)

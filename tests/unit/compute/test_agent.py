@@ -312,6 +312,21 @@ class TestFailure(agents.AgentTestCase):
         self.assertTrue(self.holds)
         self.assertEqual([], self.conductor.sent)
 
+    def test_build_that_moves_after_the_withdrawal_is_not_handed_on(self):
+        self.fail(exception.BuildFailed(uuid=self.uuid, reason='it broke'))
+        release = self.claims.release
+
+        def moved(consumers):
+            release(consumers)
+            with self.cell.writer() as connection:
+                samples.put(connection, self.uuid, {'host': 'host2'})
+
+        self.claims.release = moved
+        self.build()
+
+        self.assertState('building', 'spawning', 'host2')
+        self.assertEqual([], self.conductor.sent)
+
     def test_deletion_while_it_is_handed_on_wins(self):
         self.fail(exception.BuildFailed(uuid=self.uuid, reason='it broke'))
         release = self.claims.release
