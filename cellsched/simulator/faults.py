@@ -33,12 +33,14 @@ KINDS = (
 EVENTS = (
     # Hosts get other names, also those of other hosts; cells get an older
     # backup of their database; a node leaves its host, and another one reports
-    # it; a cell takes no writes; callers die before they are answered.
-    'rename', 'restore', 'node', 'stuck', 'callers',
+    # it; a cell takes no writes; callers die before they are answered; a host
+    # whose agent is suspended is forced down.
+    'rename', 'restore', 'node', 'stuck', 'callers', 'down',
 )
 
 #: The most events of a kind in a run. A restored database has had a backup.
-_EVENTS_MAX = {'rename': 2, 'restore': 3, 'node': 3, 'stuck': 2, 'callers': 3}
+_EVENTS_MAX = {'rename': 2, 'restore': 3, 'node': 3, 'stuck': 2, 'callers': 3,
+               'down': 3}
 
 #: Kinds of faults of a claim store with a server: the server is down for a
 #: while; a request or its answer is lost; a request is delayed or repeated.
@@ -120,10 +122,16 @@ class Faults:
         self._deaths += 1
         return True
 
-    def freeze_s(self) -> float:
-        """Return the seconds for which the running process is suspended."""
+    def freeze_s(self, what: str) -> float:
+        """Return the seconds for which the running process is suspended.
+
+        A process that withdraws claims is suspended more often.
+
+        :param what: the next operation of the process
+        """
+        factor = 20.0 if what == 'claims.transfer' else 0.2
         return (self._random.choice(_FREEZES_S)
-                if self.happens('freeze', 0.2) else 0.0)
+                if self.happens('freeze', factor) else 0.0)
 
     def stall_s(self) -> float:
         """Return the seconds for which all processes are suspended."""

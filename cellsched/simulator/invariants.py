@@ -91,6 +91,9 @@ class Invariants:
         self._arrived: set[str] = set()
         #: Servers whose builds were interrupted by a new name.
         self._interrupted: set[str] = set()
+        #: Hosts that were forced down; they may have guests of builds that
+        #: go on elsewhere until the end.
+        self._forced_down: set[str] = set()
         self._node_moved = False
         self._found: set[str] | None = None
         self._hosts = hosts
@@ -165,6 +168,10 @@ class Invariants:
         self._interrupted.update(
             set(machine.list_instances()) - self._arrived)
 
+    def forced_down(self, host: str) -> None:
+        """Note that builds of a host can go on elsewhere, and also there."""
+        self._forced_down.add(host)
+
     def node_moves(self) -> None:
         """Note that the movable node leaves its machine."""
         self._node_moved = True
@@ -197,7 +204,7 @@ class Invariants:
                                       f'to {mapped}')
             hosts = [host for host, machine in self._machines.items()
                      if uuid in machine.list_instances()]
-            if len(hosts) > 1:
+            if len({*hosts} - self._forced_down) > 1:
                 raise Violation('S2', f'{uuid} runs on {hosts}')
             names = {name for host in hosts
                      for name in self._machines[host].names}
@@ -306,6 +313,7 @@ class Invariants:
         :raises Violation: an invariant is violated
         """
         self._interrupted.clear()
+        self._forced_down.clear()
         self._look_at_claims(quiet=True)
         for rows in self._rows.values():
             self._look_at_places(rows)

@@ -68,6 +68,8 @@ class Operator:
         self._refusals: collections.Counter[str] = collections.Counter()
         self._names: dict[Any, set[str]] = collections.defaultdict(set)
         self._node: machines.MovableNode | None = None
+        #: The agents whose hosts were forced down.
+        self._down: list[processes.Process] = []
 
     def _api(self) -> Any:
         self._quiet.now = self._world.now
@@ -161,15 +163,23 @@ class Operator:
             each.driver.names for each in self._machines().values()
             if each.driver is not driver))
         self._names[driver].update(driver.names)
-        api = self._api()
         for name in sorted(self._names[driver] - elsewhere):
-            try:
-                api.services.set(
-                    context.admin(), name, _COMPUTE, forced_down=True)
-            except (exception.HostMappingNotFound,
-                    exception.ServiceNotFound):
-                pass  # The name is new.
+            self._set_forced_down(name, True)
         self._look()
+
+    def _set_forced_down(self, name: str, is_down: bool) -> None:
+        try:
+            self._api().services.set(
+                context.admin(), name, _COMPUTE, forced_down=is_down)
+        except (exception.HostMappingNotFound, exception.ServiceNotFound):
+            pass  # The name is new.
+
+    def force_down(self, process: processes.Process) -> None:
+        """Force down a host whose agent is suspended, until the faults end."""
+        self._world.note(f'{process.name} is forced down')
+        self._world.invariants.forced_down(process.name)
+        self._down.append(process)
+        self._force_down(process.driver)
 
     # Databases.
 
@@ -218,7 +228,12 @@ class Operator:
     # The end.
 
     def settle(self) -> None:
-        """Have all agents report, and map what they report."""
+        """Have all agents report, and map what they report.
+
+        Hosts that were forced down are up again.
+        """
+        for process in self._down:
+            self._set_forced_down(process.conf.host, False)
         self._report()
 
     def audit(self) -> set[str]:

@@ -219,7 +219,7 @@ class Simulation(processes.World):
         self.trace.append((self.now, activity.name, what))
         if activity.owner.depth:
             return
-        self._happen(activity)
+        self._happen(activity, what)
         self.scheduler.pause()
 
     def wait(
@@ -301,7 +301,7 @@ class Simulation(processes.World):
         for activity in self._ready:
             activity.doomed = True
 
-    def _happen(self, activity: scheduler.Activity) -> None:
+    def _happen(self, activity: scheduler.Activity, what: str) -> None:
         """Draw a fault, in place of the next operation."""
         self.now += self._random.random() * 0.01
         if len(self.trace) > STEPS_MAX:
@@ -315,10 +315,13 @@ class Simulation(processes.World):
         for kind, happens in self._events():
             if self.faults.event(kind):
                 happens()
-        freeze_s = self.faults.freeze_s()
+        freeze_s = self.faults.freeze_s(what)
         if freeze_s:
             self.note(f'{activity.owner.name} stands still for {freeze_s} s')
             self._frozen[activity.owner.name] = self.now + freeze_s
+            if activity.owner.name in self._machines and (
+                    self.faults.event('down', 20.0)):
+                self.operator.force_down(activity.owner)
         stall_s = self.faults.stall_s()
         if stall_s:
             self.note(f'{stall_s} seconds pass')
@@ -431,7 +434,9 @@ class Simulation(processes.World):
         times += [request.not_before for request in self._requests
                   if request.not_before > self.now and request.possible()]
         times += self._frozen.values()
-        if self.now < self.faults.until and self.invariants.unsettled():
+        # A suspended process finds the changes of other processes.
+        until = max(self.faults.until, *self._frozen.values(), 0.0)
+        if self.now < until and self.invariants.unsettled():
             times += [each.due for process in self.processes.values()
                       for each in process.periodic if not each.running]
         later = [time for time in times if time > self.now]
