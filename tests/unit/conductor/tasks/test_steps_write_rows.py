@@ -10,6 +10,7 @@ from cellsched.conductor.tasks.saga import Build
 from cellsched.conductor.tasks.saga import Outcome
 from cellsched.conductor.tasks import steps
 from cellsched.db.cell import build_casts
+from cellsched.db.cell import instances
 from cellsched.db.cell import models
 from cellsched import exception
 from cellsched import objects
@@ -181,6 +182,17 @@ class TestWriteRowsAgain(base.StepTestCase):
 
         self.assertTrue(self.build.deleted)
         self.assertEqual('zone-a1', self.row(self.uuid).availability_zone)
+
+    def test_deleted_row_stays(self):
+        """A deletion of an interrupted build can come before its request."""
+        with self.targets.database(self.cells['cell1']).writer() as cell:
+            instances.delete(cell, self.uuid, self.clock.now())
+
+        self.do(self.step(), [self.build])
+
+        row = self.row(self.uuid)
+        self.assertEqual(
+            ('deleted', 'zone-a1'), (row.vm_state, row.availability_zone))
 
     def test_request_is_leased_during_the_write(self):
         """Else it could be of another one, and handed over already."""
