@@ -38,7 +38,7 @@ class TestRequests(on_model.TestCase):
 
     def setUp(self):
         super().setUp()
-        self.sent = self.client.sent
+        self.store_client, self.sent = self.client, self.client.sent
         self.peer = self.make_store()
         self.store.set_inventory('h', {'VCPU': claims.Inventory(100)})
         self.names = iter('abcdefghijklmnopqrstuvwxyz')
@@ -133,6 +133,23 @@ class TestRequests(on_model.TestCase):
                      lambda: self.store.release([]),
                      lambda: self.store.usages(providers=[])):
             self.assertEqual([], self.requests(call))
+
+    def test_feed_keeps_the_result_of_a_later_claim(self):
+        token = self.store.usages().token
+        self.claim(self.peer)
+        client = self.store_client
+
+        def send(request):
+            answer = on_model.ModelClient.send(client, request)
+            if isinstance(request, protocol.Changes):
+                self.claim()
+            return answer
+
+        client.send = send
+        self.store.usages(token)
+        del client.send
+
+        self.assertEqual(1, len(self.requests(self.claim)))
 
     def test_feed_reads_what_changed(self):
         token = self.store.usages().token
@@ -614,6 +631,15 @@ class TestUnreadableKeys(KeysTestCase):
         self.store.release(['m'])
 
         self.assertEqual({}, self.store.claims_of(['m']))
+        self.assertEqual(b'junk', self.put('g/g', b''))
+
+    def test_group_may_have_the_id_of_a_provider(self):
+        joins = claims.Membership('h', 'host', claims.ANTI_AFFINITY)
+        self.store.claim([claims.Claim('m', 'h', {'VCPU': 1}, joins)])
+
+        self.assertRaises(
+            exception.GroupPolicyViolated, self.store.claim,
+            [claims.Claim('n', 'i', {'VCPU': 1}, joins)])
 
 
 class TestMending(KeysTestCase):
