@@ -716,6 +716,13 @@ class TestFullServer(KeysTestCase):
         return {each.provider: (each.used.get('VCPU', 0), each.consumers)
                 for each in self.store.usages(providers=['h']).usages}
 
+    def test_claim_that_wrong_counters_refuse_is_made(self):
+        self.store.release(['a'])
+        self.model.is_full = False
+
+        self.assertEqual(1, self.make_store().claim(
+            [claims.Claim('n', 'h', {'VCPU': 4})]))
+
     def test_claim_names_the_alarm(self):
         error = self.assertRaises(
             exception.ClaimStoreFailed, self.take, 'c', 'h')

@@ -134,7 +134,7 @@ class Client:
         if fault < 0.12:
             world.late.append(request)
             raise remote.OutcomeUnknown
-        if fault < 0.125 and self._can_die:
+        if fault < 0.13 and self._can_die:
             world.late += [request] * world.random.randint(0, 1)
             world.deaths += 1
             raise Died
