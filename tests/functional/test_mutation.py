@@ -166,7 +166,8 @@ class TestGuards(base.TestCase):
             rows = list(csv.DictReader(file))
         for row in rows:
             module, text, test = (
-                row[name].strip('`') for name in ('module', 'text', 'test'))
+                row[name].strip('`').replace(r'\n', '\n')
+                for name in ('module', 'text', 'test'))
             source = (ROOT / module).read_text(encoding='utf-8')
             self.assertEqual(1, source.count(text), row['guard'])
             if not test.startswith('--'):

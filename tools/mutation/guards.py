@@ -60,9 +60,12 @@ class Guard:
 
 
 def read(root: pathlib.Path) -> list[Guard]:
-    """Return the guards of the table, whose code is in backticks."""
+    """Return the guards of the table.
+
+    Code is in backticks, with ``\\n`` at the ends of lines.
+    """
     with open(root / TABLE, encoding='utf-8', newline='') as file:
-        return [Guard(*(cell.strip('`') for cell in row))
+        return [Guard(*(cell.strip('`').replace(r'\n', '\n') for cell in row))
                 for row in list(csv.reader(file))[1:]]
 
 
