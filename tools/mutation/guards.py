@@ -79,21 +79,21 @@ def main(arguments: Sequence[str]) -> int:
     texts = parser.parse_args(arguments).texts
     guards = [each for each in read(ROOT) if not texts or any(
         text in f'{each.guard} {each.module}' for text in texts)]
-    unnoticed, timeouts = [], {}
+    unnoticed, timeouts = 0, {}
     try:
         with (trees.copies(ROOT, 1) as [tree], terminal.progress(
                 'Guards', len(guards), sys.stderr, clock.Clock()) as show):
             tree.check()
             for done, guard in enumerate(guards, 1):
                 if not _is_noticed(tree, guard, timeouts):
-                    unnoticed.append(guard)
+                    unnoticed += 1
+                    print(f'{guard.module}: {guard.guard}: {guard.test} '
+                          'does not notice', flush=True)
                 show(done)
     except trees.Broken as exc:
         print(exc, file=sys.stderr)
         return 2
-    for each in unnoticed:
-        print(f'{each.module}: {each.guard}: {each.test} does not notice')
-    print(f'{len(guards) - len(unnoticed)} of {len(guards)} guards noticed')
+    print(f'{len(guards) - unnoticed} of {len(guards)} guards noticed')
     return 1 if unnoticed else 0
 
 
