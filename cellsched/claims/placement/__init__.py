@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 import contextlib
-import functools
 import logging
 from random import Random
 import threading
@@ -27,22 +26,21 @@ from oslo_log import log
 
 from cellsched.claims import base
 from cellsched.claims.coordination import ProviderLocks
-from cellsched.claims.placement.full_providers import FullProviders
 from cellsched.claims.placement.guards import Guard
 from cellsched.claims.placement.guards import Guards
 from cellsched.claims.placement.guards import RESOURCE_CLASS
 from cellsched.claims.placement import messages
-from cellsched.claims.placement import operations
 from cellsched.claims.placement.operations import BatchClaim
+from cellsched.claims.placement.operations import ClaimCall
 from cellsched.claims.placement.operations import EmptyConsumers
 from cellsched.claims.placement.operations import Release
+from cellsched.claims.placement.operations import RequestClaim
 from cellsched.claims.placement.operations import Transfer
 from cellsched.claims.placement import resource_providers
 from cellsched.claims.placement import server
 from cellsched.claims import remote
 from cellsched.claims import validation
 from cellsched.clock import Clock
-from cellsched.clock import Lock
 from cellsched.conditions import Conditions
 from cellsched import exception
 
@@ -53,10 +51,10 @@ _GROUP = 'placement'
 #: Seconds for which a read of one provider is retried.
 _ONE_S = 3.0
 
-#: Maximum number of batches in one request, and seconds for which writers of
-#: a provider wait for its answer: an overloaded Placement takes longer if they
-#: do not.
-_BATCHES_MAX, _TURN_S = 16, 3.0
+#: Maximum number of calls whose claims are one request, and seconds for which
+#: writers of a provider wait for its answer: an overloaded Placement takes
+#: longer if they do not.
+_CALLS_MAX, _TURN_S = 16, 3.0
 
 _NOBODY = '00000000-0000-0000-0000-000000000000'
 
@@ -114,7 +112,7 @@ class PlacementClaims(base.ClaimStore):
     the capacity, with any configuration of Placement. Other clients that
     write without a guard, as Nova does, may still exceed it.
 
-    Claims of one provider by several threads are one request. A write without
+    Claims of several requests are one request to Placement. A write without
     an answer is resolved before this process changes the same consumers again:
     it was executed, or never will be. If it cannot be resolved within
     ``[placement] retry_timeout``, a suspended Placement may execute it later,
@@ -131,7 +129,6 @@ class PlacementClaims(base.ClaimStore):
         base.Capability.SHARED})
 
     group = _GROUP
-    combines = True
 
     @classmethod
     def opts(cls) -> list[cfg.Opt]:
@@ -156,17 +153,16 @@ class PlacementClaims(base.ClaimStore):
         self._retry_timeout_s = retry_timeout_s
         self._server = server.PlacementServer(client)
         self._locks = locks or ProviderLocks(clock)
-        self._queue = remote.ProviderQueue(clock, _BATCHES_MAX, _TURN_S)
+        self._queue = remote.ProviderQueue(clock, _CALLS_MAX, _TURN_S)
         self._guards = Guards(
             self._server, owners, clock, random, guards, self._locks)
-        self._full = FullProviders(self._server, clock)
         #: Of contended providers.
         self._inventories: resource_providers.Inventories = {}
         #: Why a provider could not be read last.
         self._unreadable: dict[str, str] = {}
         self._conditions = Conditions(LOG, clock.monotonic)
-        #: Of the consumers of calls in progress, a lock and its users.
-        self._consumers: dict[str, tuple[Lock, int]] = {}
+        #: The consumers of calls in progress.
+        self._consumers: set[str] = set()
         self._lock = threading.Lock()
 
     @classmethod
@@ -220,67 +216,76 @@ class PlacementClaims(base.ClaimStore):
         :param is_new: the consumers are known to hold nothing; a refusal then
             does not read their claims
         """
-        _check_claims(claims)
         if not claims:
             return 0
-        batch = BatchClaim(self._server, self._empty(), self._owners, claims,
-                           self._clock.lock(), is_new)
-        with self._alone(batch.consumers):
-            self._claim_in_turn(batch)
-        if isinstance(batch.error, exception.ClaimRefused):
-            self._full.note(batch.error.provider)
-        if batch.error is not None:
-            raise batch.error
-        return batch.new or 0
+        outcome = self._claim_one([claims], is_new)
+        if outcome.chosen is None:
+            raise outcome.refusals[0]
+        return outcome.new
 
     def claim_any(
         self, batches: Sequence[Sequence[base.Claim]]
     ) -> base.AnyOf:
-        # A claim that succeeds shows that the consumers held nothing.
-        outcome = base.claim_in_order(
-            self, batches, self._find_full,
-            functools.partial(self.claim, is_new=True))
-        if outcome.chosen is None:
-            consumers = {each.consumer for batch in batches for each in batch}
-            with self._alone(consumers):
-                held = self.claims_of(consumers)
-            if held:
-                # The refusals may be wrong.
-                return base.claim_in_order(self, batches)
+        return self._claim_one(batches)
+
+    def claim_each(
+        self, requests: Sequence[Sequence[Sequence[base.Claim]]]
+    ) -> Sequence[base.AnyOf | exception.CellschedException]:
+        return self._claim_together([(batches, False) for batches in requests])
+
+    def _claim_one(
+        self, batches: Sequence[Sequence[base.Claim]], is_new: bool = False
+    ) -> base.AnyOf:
+        [outcome] = self._claim_together([(batches, is_new)])
+        if isinstance(outcome, exception.CellschedException):
+            raise outcome
         return outcome
 
-    def _find_full(
-        self, batches: Sequence[Sequence[base.Claim]], first: int
-    ) -> dict[int, exception.ClaimRefused]:
-        """Return the refusals of batches, by position, without an attempt."""
-        if not self._full.has(batches[first]):
-            return {}
-        for batch in batches[first:]:
-            _check_claims(batch)
-        return self._full.refusals(batches, first)
+    def _claim_together(
+        self, requests: Iterable[tuple[Sequence[Sequence[base.Claim]], bool]]
+    ) -> list[base.AnyOf | exception.CellschedException]:
+        """Claim for several requests; return the outcome of each.
 
-    def _claim_in_turn(self, batch: BatchClaim) -> None:
-        """Claim a batch, and those of waiting threads with it."""
-        with self._queue.turn(batch.providers, batch) as items, (
-                contextlib.ExitStack()) as stack:
-            # 1. Another thread that claims a batch, perhaps without an
+        :param requests: the alternatives of each, and whether its consumers
+            are known to hold nothing
+        """
+        claims = [RequestClaim(self._server, self._owners, batches, is_new)
+                  for batches, is_new in requests]
+        self._claim(claims)
+        return [each.outcome for each in claims if each.outcome is not None]
+
+    def _claim(self, requests: Sequence[RequestClaim]) -> None:
+        """Claim for requests, and for those of waiting threads with them."""
+        own = ClaimCall(requests, self._clock.lock())
+        if not own.open:
+            return
+        with self._alone(own.consumers), self._queue.turn(
+                own.providers, own) as calls, contextlib.ExitStack() as stack:
+            # 1. Another thread that claims for a call, perhaps without an
             #    answer, keeps it.
-            batch.lock.acquire()
-            stack.callback(batch.lock.release)
-            batches = [batch, *(
-                each for each in items if each is not batch
+            own.lock.acquire()
+            stack.callback(own.lock.release)
+            taken = [own, *(
+                each for each in calls if each is not own
                 and each.lock.acquire(blocking=False))]
-            for each in batches[1:]:
+            for each in taken[1:]:
                 stack.callback(each.lock.release)
-            # 2. The own batch comes first; the rest may remain.
-            if not batch.is_over:
-                batches = [each for each in batches if not each.is_over]
-                providers = sorted(set[str]().union(
-                    *(each.providers for each in batches)))
-                self._guarded(lambda guard, shared: operations.claim_together(
-                    self._server, self._guards, guard, batches,
-                    self._inventories if shared else None), providers)
-            items[:] = [each for each in items if each.is_over]
+            # 2. The own requests come first; the rest may remain.
+            if own.open:
+                self._guarded(self._batch([
+                    each for call in taken for each in call.open]))
+            # 3. Placement may refuse them without naming one of them. Claim
+            #    for each alone then.
+            for each in own.open:
+                try:
+                    self._guarded(self._batch([each]))
+                except exception.DatabaseUnreachable as exc:
+                    each.outcome = exc
+            calls[:] = [each for each in calls if not each.open]
+
+    def _batch(self, requests: Sequence[RequestClaim]) -> BatchClaim:
+        return BatchClaim(self._server, self._guards, self._empty(), requests,
+                          self._inventories)
 
     def release(self, consumers: Iterable[str]) -> None:
         release = Release(
@@ -290,7 +295,7 @@ class PlacementClaims(base.ClaimStore):
 
     def transfer(self, source: str, target: str) -> bool:
         validation.check_transfer(source, target)
-        _check_uuid(f'transfer from {source}', 'target', target)
+        messages.check_uuid(f'transfer from {source}', 'target', target)
         return self._change(Transfer(
             self._server, self._guards, self._empty(), self._owners, source,
             target))
@@ -327,7 +332,7 @@ class PlacementClaims(base.ClaimStore):
         self, provider: str, inventory: Mapping[str, base.Inventory]
     ) -> None:
         validation.check_inventory(provider, inventory)
-        _check_uuid(f'inventory of {provider}', 'provider', provider)
+        messages.check_uuid(f'inventory of {provider}', 'provider', provider)
         self._repeat(lambda: resource_providers.set_inventory(
             self._server, provider, inventory) or None)
 
@@ -337,8 +342,8 @@ class PlacementClaims(base.ClaimStore):
         traits = frozenset(traits)
         validation.check_traits(provider, traits, root)
         where = f'traits of {provider}'
-        _check_uuid(where, 'provider', provider)
-        _check_uuid(where, 'root', root)
+        messages.check_uuid(where, 'provider', provider)
+        messages.check_uuid(where, 'root', root)
         self._repeat(lambda: resource_providers.set_traits(
             self._server, provider, traits, root) or None)
 
@@ -470,26 +475,17 @@ class PlacementClaims(base.ClaimStore):
             exists, = self._repeat(look)
             if not exists:
                 return False
-            providers = {provider for holds in change.held.values()
-                         for provider in holds.allocations}
-            with self._queue.turn(providers):
-                return self._guarded(
-                    lambda guard, _: change.attempt(guard), sorted(providers))
+            with self._queue.turn(change.providers):
+                return self._guarded(change)
 
-    def _guarded(
-        self, attempt: Callable[[Guard, bool], _Outcome | None],
-        providers: Sequence[str],
-    ) -> _Outcome:
-        """Repeat an attempt with a guard.
-
-        :param attempt: called with the guard, and whether other processes
-            write the providers, too
-        """
-        with self._guards.taken(providers) as held:
-            def once() -> _Outcome | None:
+    def _guarded(self, change: BatchClaim | Release | Transfer) -> bool:
+        """Repeat the attempt of a change with a guard."""
+        with self._guards.taken(change.providers) as held:
+            def once() -> bool | None:
+                providers = change.providers
                 # Providers are contended after the first conflict.
-                with self._locks.held(providers, eager=True) as shared:
-                    outcome = attempt(held.guard, shared)
+                with self._locks.held(providers, eager=True) as is_shared:
+                    outcome = change.attempt(held.guard, is_shared)
                 if outcome is None:
                     self._guards.lost(held, providers)
                 return outcome
@@ -505,29 +501,26 @@ class PlacementClaims(base.ClaimStore):
 
         :param consumers: uuids; if there are none, all writes are resolved
         """
-        names = sorted(set(consumers))
+        names = frozenset(consumers)
+
+        def begin() -> bool | None:
+            with self._lock:
+                if not self._consumers.isdisjoint(names):
+                    return None
+                self._consumers |= names
+            return True
 
         def settled() -> bool:
             self._guards.settle_all(names or None)
             return True
 
-        with contextlib.ExitStack() as stack:
-            for name in names:
-                with self._lock:
-                    lock, users = self._consumers.get(
-                        name, (self._clock.lock(), 0))
-                    self._consumers[name] = lock, users + 1
-                stack.callback(self._leave, name)
-                lock.acquire()
-                stack.callback(lock.release)
+        self._repeat(begin)
+        try:
             self._repeat(settled)
             yield
-
-    def _leave(self, consumer: str) -> None:
-        with self._lock:
-            lock, users = self._consumers.pop(consumer)
-            if users > 1:
-                self._consumers[consumer] = lock, users - 1
+        finally:
+            with self._lock:
+                self._consumers -= names
 
     def _repeat(self, attempt: Callable[[], _Outcome | None]) -> _Outcome:
         """Repeat an attempt until it returns an outcome other than None.
@@ -549,17 +542,3 @@ def _client_module() -> Any:
     from cellsched.claims.placement import client
 
     return client
-
-
-def _check_claims(claims: Sequence[base.Claim]) -> None:
-    validation.check_claims(claims)
-    for claim in claims:
-        _check_uuid(f'claim of {claim.consumer}', 'consumer', claim.consumer)
-
-
-def _check_uuid(where: str, field: str, value: str) -> None:
-    if not messages.UUID.fullmatch(value) or value in messages.GUARDS:
-        raise exception.InvalidField(
-            where=where, field=field,
-            problem=f'{value!r:.80} is not valid in Placement',
-            expected='a uuid in lower case')

@@ -2,6 +2,7 @@
 """Requests to Placement and its answers, as values."""
 
 from collections.abc import Mapping
+from collections.abc import Sequence
 import dataclasses
 import re
 from typing import Any
@@ -9,6 +10,8 @@ import uuid
 
 from cellsched.claims import base
 from cellsched.claims import remote
+from cellsched.claims import validation
+from cellsched import exception
 
 #: The lowest microversion with all features in use.
 VERSION = '1.38'
@@ -32,6 +35,29 @@ GUARDS = frozenset(
     guard_uuid('provider', number) for number in range(GUARDS_MAX))
 
 Body = dict[str, Any]
+
+
+def check_claims(claims: Sequence[base.Claim]) -> None:
+    """Check a batch.
+
+    :raises cellsched.exception.InvalidField: names the field and its bounds
+    """
+    validation.check_claims(claims)
+    for claim in claims:
+        check_uuid(f'claim of {claim.consumer}', 'consumer', claim.consumer)
+
+
+def check_uuid(where: str, field: str, value: str) -> None:
+    """Check the uuid of a consumer or a provider.
+
+    :raises cellsched.exception.InvalidField: names the field
+    """
+    if not UUID.fullmatch(value) or value in GUARDS:
+        raise exception.InvalidField(
+            where=where, field=field,
+            problem=f'{value!r:.80} is not valid in Placement',
+            expected='a uuid in lower case')
+
 
 #: Statuses of errors of a client that may pass: a timeout, conflicts, and too
 #: many requests.

@@ -7,6 +7,7 @@ written while that may still be executed.
 """
 
 from collections.abc import Iterable
+from collections.abc import Mapping
 from collections.abc import Sequence
 import re
 from typing import Any
@@ -24,7 +25,7 @@ from cellsched.clock import Lock
 from cellsched import exception
 
 
-#: Rejections of one batch, each without a reason that a read shows, after
+#: Rejections of a request, each without a reason that a read shows, after
 #: which it is not repeated. Inventories may change before they are read.
 _REJECTIONS_MAX = 2
 
@@ -55,26 +56,26 @@ class EmptyConsumers:
         self._clock = clock
         self._wait_s = wait_s
         self._since: float | None = None
-        self.generations: dict[str, int] = {}
 
-    def learn(
+    def find(
         self, answer: messages.PlacementAnswer, consumers: Iterable[str]
-    ) -> None:
-        """Find the empty consumers, if the conflict is about one."""
-        self.generations.clear()
+    ) -> dict[str, int]:
+        """Return the generations of the empty consumers.
+
+        :param answer: a conflict, which may be about one of them
+        """
         if not _EMPTY_CONSUMER.search(answer.detail):
-            return
+            return {}
         now = self._clock.monotonic()
         if self._since is None:
             self._since = now
         if now - self._since < self._wait_s:
-            return
-        for consumer in dict.fromkeys(consumers):
-            # No change for a consumer without allocations.
-            answer = self._server.set_allocations(
-                {consumer: self._owners.body({}, 0)})
-            if answer.is_done:
-                self.generations[consumer] = 0
+            return {}
+        # No change for a consumer without allocations.
+        return {
+            consumer: 0 for consumer in dict.fromkeys(consumers)
+            if self._server.set_allocations(
+                {consumer: self._owners.body({}, 0)}).is_done}
 
     def remove(self, guard: guards.Guard, consumers: Iterable[str]) -> None:
         """Remove the empty consumers of a rejected request.
@@ -91,87 +92,103 @@ class EmptyConsumers:
                     {consumer: self._owners.body(holds, generation)})
 
 
-class BatchClaim:
-    """A batch to claim, and its outcome.
+class RequestClaim:
+    """The alternative batches of one request, and their outcome.
 
-    :param lock: held by the thread that claims the batch
+    :param batches: the alternatives, best first
     :param is_new: the consumers are known to hold nothing
-    :ivar new: the number of new claims; None without an outcome
-    :ivar error: the error of the batch, or None
+    :ivar outcome: the result or the error of the request; None before
+    :ivar remaining: the claims of the current batch that are not made, as far
+        as it is known
+    :ivar generations: those of consumers with a record and without claims
+    :ivar is_known: whether no write of the request has an unknown outcome
     """
 
     def __init__(
-        self, server: PlacementServer, empty: EmptyConsumers,
-        owners: messages.Owners, claims: Sequence[base.Claim], lock: Lock,
-        is_new: bool = False,
+        self, server: PlacementServer, owners: messages.Owners,
+        batches: Sequence[Sequence[base.Claim]], is_new: bool = False,
     ) -> None:
         self._server = server
         self._owners = owners
-        self._claims = claims
+        self._batches = batches
         self._is_new = is_new
-        self.lock = lock
-        self.new: int | None = None
-        self.error: exception.CellschedException | None = None
-        self.providers = {claim.provider for claim in claims}
-        #: Claims of consumers that hold nothing, as far as it is known.
-        self.remaining = list(claims)
+        self._position = 0
+        self._refusals: dict[
+            int, exception.ClaimRefused | exception.ClaimBusy] = {}
+        self._held: dict[str, list[base.Claim]] = {}
+        self.outcome: base.AnyOf | exception.CellschedException | None = None
+        self.remaining: list[base.Claim] = []
+        self.generations: dict[str, int] = {}
         self.is_known = True
-        self.empty = empty
-        self._rejections = 0
-
-    @property
-    def is_over(self) -> bool:
-        return self.new is not None or self.error is not None
+        self._select(0)
 
     @property
     def consumers(self) -> list[str]:
         """The consumers that hold nothing, as far as it is known."""
         return [claim.consumer for claim in self.remaining]
 
-    def refuse(self, refusal: exception.ClaimRefused) -> None:
-        """End with a refusal, unless another call has made some claims.
-
-        The capacity may be missing for that reason.
-        """
-        before = self.remaining
-        if not self._is_new:
-            self.look()
-        if not self.is_over and self.remaining == before:
-            self.error = refusal
-
-    def count_rejection(
-        self, answer: messages.PlacementAnswer, is_alone: bool
-    ) -> None:
-        """Note that a write was rejected, though the batch seems to fit.
-
-        :param is_alone: whether the write had no other batch
-        :raises remote.Rejection: it was rejected alone before, too
-        """
-        self._rejections += is_alone
-        if self._rejections == _REJECTIONS_MAX:
-            messages.checked(answer)
+    def _select(self, position: int) -> None:
+        """Continue with a batch; end if it is invalid."""
+        self._position = position
+        batch = self._batches[position]
+        try:
+            messages.check_claims(batch)
+            self.remaining = validation.outstanding(batch, self._held)
+        except (exception.ClaimConflict, exception.InvalidField) as exc:
+            self.outcome = exc
 
     def look(self) -> None:
-        """Find the claims that remain; there may be none."""
-        try:
-            self._look()
-        except exception.ClaimConflict as exc:
-            self.error = exc
-        else:
-            if not self.remaining:
-                self.new = 0
-
-    def _look(self) -> None:
-        held = self._server.holdings(
-            list(dict.fromkeys(claim.consumer for claim in self._claims)))
+        """Read the claims of the consumers; end if they hold a batch."""
+        names = dict.fromkeys(claim.consumer for claim in self._batches[0])
+        holdings = self._server.holdings([*names])
         found = {consumer: holds.claims(consumer, self._owners)
-                 for consumer, holds in held.items()}
-        self.remaining = validation.outstanding(self._claims, {
-            consumer: claims for consumer, claims in found.items() if claims})
-        self.empty.generations |= {
-            consumer: held[consumer].generation
+                 for consumer, holds in holdings.items()}
+        self.generations |= {
+            consumer: holdings[consumer].generation
             for consumer, claims in found.items() if not claims}
         self.is_known = True
+        self._held = {
+            consumer: claims for consumer, claims in found.items() if claims}
+        for position, batch in enumerate(self._batches if self._held else ()):
+            if base.is_held(batch, self._held):
+                self._end(position, 0)
+                return
+        self._select(self._position)
+
+    def succeed(self) -> None:
+        """End with the current batch, which is claimed."""
+        self.is_known = True
+        self._end(self._position, len(self.remaining))
+
+    def refuse(
+        self, refusal: exception.ClaimRefused, is_certain: bool = False
+    ) -> None:
+        """Continue with the next batch; end after the last one.
+
+        Another call may have claimed for the same consumers, and the capacity
+        may be missing for that reason. So the consumers are read before the
+        end.
+
+        :param is_certain: whether the consumers hold nothing
+        """
+        self._refusals[self._position] = refusal
+        if self._position + 1 < len(self._batches):
+            self._select(self._position + 1)
+            return
+        if not (is_certain or self._is_new):
+            before = self._held
+            self.look()
+            if self.outcome is None and self._held != before:
+                self._refusals.clear()
+                self._select(0)
+                return
+        if self.outcome is None:
+            self._end(None, 0)
+
+    def _end(self, position: int | None, new: int) -> None:
+        self.outcome = base.AnyOf(position, new, {
+            before: refusal for before, refusal in self._refusals.items()
+            if position is None or before < position})
 
     def bodies(self) -> dict[str, messages.Body]:
         taken: dict[str, list[base.Claim]] = {}
@@ -180,103 +197,163 @@ class BatchClaim:
             taken.setdefault(claim.consumer, []).append(claim)
         return {consumer: self._owners.body(
             {claim.provider: claim.resources for claim in claims},
-            self.empty.generations.get(consumer), claims[0].project_id,
+            self.generations.get(consumer), claims[0].project_id,
             claims[0].user_id) for consumer, claims in taken.items()}
 
 
-def claim_together(
-    server: PlacementServer, guards: Guards, guard: Guard,
-    batches: list[BatchClaim],
-    inventories: resource_providers.Inventories | None = None,
-) -> bool | None:
-    """Claim batches with one request.
+class _Requests:
+    """Requests for different consumers."""
 
-    Each batch that fits is claimed, or none of them, and the others are
-    refused.
+    def __init__(self, requests: Sequence[RequestClaim]) -> None:
+        self._requests = requests
 
-    :param batches: batches without an outcome; all but the first are removed
-        if the server finds a conflict with a consumer
-    :param inventories: earlier inventories of providers that other processes
-        write, too, so that their usage is read before a write; None of others
-    :returns: None to be repeated
+    @property
+    def open(self) -> list[RequestClaim]:
+        """The requests without an outcome."""
+        return [each for each in self._requests if each.outcome is None]
+
+    @property
+    def consumers(self) -> set[str]:
+        return {name for each in self.open for name in each.consumers}
+
+    @property
+    def providers(self) -> list[str]:
+        """The providers of the current batches."""
+        return sorted({claim.provider for each in self.open
+                       for claim in each.remaining})
+
+
+class ClaimCall(_Requests):
+    """The requests of a call, which another thread may claim for.
+
+    :param lock: held by the thread that claims for them
     """
-    # 1. Find out what earlier attempts without an answer have done, perhaps
-    #    those of other threads with other guards.
-    guards.settle(guard)
-    unknown = [batch for batch in batches if not batch.is_known]
-    if unknown:
-        guards.settle_all(claim.consumer for batch in unknown
-                          for claim in batch.remaining)
-    for batch in unknown:
-        batch.look()
-    due = [batch for batch in batches if not batch.is_over]
-    if inventories is not None:
-        _refuse(server, due, inventories)
-        due = [batch for batch in due if not batch.is_over]
-    if not due:
-        return True
-    # 2. Write all of them.
-    bodies: dict[str, messages.Body] = {}
-    for batch in due:
-        bodies |= batch.bodies()
-        batch.is_known = False
-    answer = guards.write(guard, bodies)
-    if answer.is_done:
-        for batch in due:
-            batch.new = len(batch.remaining)
-        return True
-    if guards.is_of_provider(answer):
-        _keep_known(due)
-        return None
-    if answer.is_conflict:
-        batches[0].empty.learn(answer, batches[0].consumers)
-        # The conflict may be one with a consumer of another batch.
-        del batches[1:]
-        return None
-    # 3. Refuse those that do not fit. Of a single batch the answer says why.
-    if len(due) == 1:
-        due[0].error = resource_providers.named_refusal(
-            answer, due[0].remaining)
-        if due[0].error is not None:
+
+    def __init__(self, requests: Sequence[RequestClaim], lock: Lock) -> None:
+        super().__init__(requests)
+        self.lock = lock
+
+
+class BatchClaim(_Requests):
+    """Claims for several requests with one write, if possible.
+
+    :param inventories: the inventories of providers that refused claims
+        lately, or that other processes write, too. Their usage is read before
+        a write
+    :ivar is_divided: whether the requests without an outcome must be claimed
+        for one by one, because an answer does not name the request that it is
+        about
+    """
+
+    def __init__(
+        self, server: PlacementServer, guards: Guards, empty: EmptyConsumers,
+        requests: Sequence[RequestClaim],
+        inventories: resource_providers.Inventories,
+    ) -> None:
+        super().__init__(requests)
+        self._server = server
+        self._guards = guards
+        self._empty = empty
+        self._inventories = inventories
+        #: Whether the providers are read before the next write.
+        self._is_refused = False
+        self._rejections = 0
+        self.is_divided = False
+
+    def attempt(self, guard: Guard, is_shared: bool) -> bool | None:
+        """Claim the first batch that fits of each request.
+
+        :param is_shared: whether other processes write the providers, too
+        :returns: None to be repeated
+        """
+        # An earlier attempt may have no answer.
+        self._guards.settle(guard)
+        outcome: bool | None = True
+        while outcome and not self.is_divided and self.open:
+            unknown = [each for each in self.open if not each.is_known]
+            if unknown:
+                # Another thread may have written them with another guard.
+                self._guards.settle_all(
+                    name for each in unknown for name in each.consumers)
+            for each in unknown:
+                each.look()
+            due = self.open
+            if self._is_refused or is_shared or not (
+                    self._inventories.keys().isdisjoint(self.providers)):
+                due = self._fitting(due)
+            if due:
+                outcome = self._write(guard, due, is_shared)
+        return outcome
+
+    def _fitting(
+        self, requests: Sequence[RequestClaim]
+    ) -> list[RequestClaim]:
+        """Return the requests whose current batches fit together.
+
+        A batch that does not fit by itself is refused, and its request goes
+        on to the next one. A batch that does not fit beside those before it
+        waits for the next write: these may fail.
+        """
+        figures = resource_providers.Figures(self._server, self._inventories)
+        fitting: list[RequestClaim] = []
+        for each in requests:
+            while each.outcome is None and (
+                    refusal := figures.refusal(each.remaining)):
+                each.refuse(refusal)
+            if each.outcome is None and figures.take(each.remaining):
+                fitting.append(each)
+        return fitting
+
+    def _write(
+        self, guard: Guard, due: Sequence[RequestClaim], is_shared: bool
+    ) -> bool | None:
+        """Write the current batches of requests; return None to repeat it."""
+        # 1. Write all of them.
+        bodies: dict[str, messages.Body] = {}
+        for each in due:
+            bodies |= each.bodies()
+            each.is_known = False
+        answer = self._guards.write(guard, bodies)
+        if answer.is_done:
+            for each in due:
+                for claim in () if is_shared else each.remaining:
+                    self._inventories.pop(claim.provider, None)
+                each.succeed()
             return True
-    if answer.status == 400:
-        for batch in due:
-            batch.empty.remove(guard, batch.consumers)
-    else:
-        _keep_known(due)
-    _refuse(server, due)
-    if all(batch.is_over for batch in batches):
+        # 2. After a conflict at a provider, the same write is repeated.
+        #    Placement compares the generations of the consumers before it
+        #    looks at the providers, so they still hold what they held before.
+        if self._guards.is_of_provider(answer):
+            for each in due:
+                each.is_known = True
+            return None
+        # 3. The answer does not name the consumer of a conflict, and not the
+        #    reason of a rejection, unless a read shows it.
+        if answer.status == 400:
+            for each in due:
+                self._empty.remove(guard, each.consumers)
+        is_unexplained = answer.status == 400 and self._is_refused
+        if answer.is_conflict or is_unexplained:
+            self.is_divided = len(self._requests) > 1
+            if self.is_divided:
+                return True
+        if answer.is_conflict:
+            due[0].generations = self._empty.find(answer, due[0].consumers)
+            return None
+        self._rejections += is_unexplained
+        if self._rejections == _REJECTIONS_MAX:
+            messages.checked(answer)
+        # 4. Otherwise a batch does not fit. The answer may name it, or the
+        #    providers are read before the next write.
+        self._is_refused = True
+        if answer.status == 409:
+            for each in due:
+                each.is_known = True
+            if len(due) == 1 and (refusal := resource_providers.named_refusal(
+                    answer, due[0].remaining)):
+                self._inventories.setdefault(refusal.provider, {})
+                due[0].refuse(refusal, is_certain=True)
         return True
-    # 4. Repeat a write that was rejected without a known reason, alone.
-    if answer.status == 400:
-        due[0].count_rejection(answer, len(due) == 1)
-        del batches[1:]
-    return None
-
-
-def _refuse(
-    server: PlacementServer, batches: Sequence[BatchClaim],
-    known: resource_providers.Inventories | None = None,
-) -> None:
-    """Refuse the batches that do not fit beside those before them.
-
-    :param known: see :func:`resource_providers.refusals`
-    """
-    refusals = resource_providers.refusals(
-        server, [batch.remaining for batch in batches], known)
-    for batch, refusal in zip(batches, refusals):
-        if refusal is not None:
-            batch.refuse(refusal)
-
-
-def _keep_known(batches: Iterable[BatchClaim]) -> None:
-    """Note that a write of batches was not executed.
-
-    Placement compares the generations of the consumers before it looks at the
-    providers, so they still hold what they held before.
-    """
-    for batch in batches:
-        batch.is_known = True
 
 
 class Release:
@@ -303,7 +380,12 @@ class Release:
         self._is_known = True
         return bool(self.held)
 
-    def attempt(self, guard: Guard) -> bool | None:
+    @property
+    def providers(self) -> list[str]:
+        """The providers of the allocations that were read."""
+        return _providers(self.held)
+
+    def attempt(self, guard: Guard, is_shared: bool) -> bool | None:
         """Release; return True once the consumers hold nothing."""
         self._guards.settle(guard)
         if not (self._is_known or self.look()):
@@ -333,6 +415,8 @@ class Transfer:
         self._target = target
         self.consumers = [source, target]
         self._empty = empty
+        #: That of the target, if it is an empty consumer.
+        self._generations: dict[str, int] = {}
         self._sent: messages.Holding | None = None
         self._is_known = self._is_sent = False
         #: Units of inventories before they were widened, by provider.
@@ -347,7 +431,12 @@ class Transfer:
         self._is_known = True
         return self._source in self.held
 
-    def attempt(self, guard: Guard) -> bool | None:
+    @property
+    def providers(self) -> list[str]:
+        """The providers of the allocations that were read."""
+        return _providers(self.held)
+
+    def attempt(self, guard: Guard, is_shared: bool) -> bool | None:
         """Transfer; return whether the source held claims."""
         self._guards.settle(guard)
         if not self._is_known and not self._is_sent:
@@ -368,14 +457,14 @@ class Transfer:
             self._source: source.released(self._owners),
             self._target: source.body(
                 self._owners, target.generation if target is not None
-                else self._empty.generations.get(self._target))}), 409)
+                else self._generations.get(self._target))}), 409)
         if answer.is_done:
             self._is_sent = True
             return self._end()
         # An equal target found later is the result of another call.
         self._sent = None
         if answer.is_conflict:
-            self._empty.learn(answer, [self._target])
+            self._generations = self._empty.find(answer, [self._target])
         else:
             self._widen(source)
         return None
@@ -408,3 +497,8 @@ class Transfer:
                 self._server, provider, resources)
             if before:
                 self._wide[provider] = before
+
+
+def _providers(held: Mapping[str, messages.Holding]) -> list[str]:
+    return sorted({provider for holds in held.values()
+                   for provider in holds.allocations})

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Inventories, usages, traits and queries of providers in Placement."""
 
-from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import contextlib
@@ -130,69 +129,72 @@ def named_refusal(
         amount=claims[0].resources[resource], consumer=claims[0].consumer)
 
 
-def refusals(
-    server: PlacementServer, batches: Sequence[Sequence[base.Claim]],
-    known: Inventories | None = None,
-) -> list[exception.ClaimRefused | None]:
-    """Return why each batch does not fit beside those before it, or None.
+class Figures:
+    """The inventories and the used amounts of providers, read when needed.
 
     :param known: earlier inventories, which refuse nothing before they are
-        read again, and get those that are read; None to read all
+        read again, and get those that are read
     """
-    providers = dict.fromkeys(
-        claim.provider for claims in batches for claim in claims)
-    # Other threads may clear the earlier ones.
-    inventories = {provider: has for provider in providers
-                   if (has := (known or {}).get(provider)) is not None}
-    earlier = list(inventories)
-    inventories |= _inventories(server, providers.keys() - inventories.keys())
-    used = {provider: used_of(server, provider) for provider in inventories}
-    found = judge(batches, inventories, used)
-    if earlier and any(found):
-        inventories |= _inventories(server, earlier)
-        found = judge(batches, inventories, used)
-    if known is not None:
-        if len(known) > _KNOWN_MAX:
-            known.clear()
-        known |= inventories
-    return found
 
+    def __init__(self, server: PlacementServer, known: Inventories) -> None:
+        self._server = server
+        self._known = known
+        self._inventories: Inventories = {}
+        self._earlier: set[str] = set()
+        self._used: dict[str, dict[str, int]] = {}
+        #: The used amounts with those of :meth:`take`.
+        self._taken: dict[str, dict[str, int]] = {}
 
-def _inventories(
-    server: PlacementServer, providers: Iterable[str]
-) -> Inventories:
-    """Return the inventories that can be read; others refuse each claim."""
-    found: Inventories = {}
-    for provider in providers:
-        with contextlib.suppress(*ANSWER_ERRORS):
-            found[provider] = inventories_of(server, provider) or {}
-    return found
+    def refusal(
+        self, claims: Sequence[base.Claim]
+    ) -> exception.ClaimRefused | None:
+        """Return why claims do not fit, or None if they do."""
+        providers = {claim.provider for claim in claims}
+        for provider in providers - self._inventories.keys():
+            has = self._known.get(provider)
+            if has is None:
+                self._read(provider)
+            else:
+                self._inventories[provider] = has
+                self._earlier.add(provider)
+            self._used[provider] = used_of(self._server, provider)
+            self._taken[provider] = dict(self._used[provider])
+        refusal = self._find(claims, self._used)
+        if refusal is not None and not self._earlier.isdisjoint(providers):
+            for provider in self._earlier & providers:
+                self._read(provider)
+            refusal = self._find(claims, self._used)
+        return refusal
 
+    def take(self, claims: Sequence[base.Claim]) -> bool:
+        """Count claims as used, if they fit beside those before.
 
-def figures(
-    server: PlacementServer, providers: Iterable[str]
-) -> tuple[Inventories, dict[str, dict[str, int]]]:
-    """Return the inventories and the used amounts, for :func:`judge`."""
-    inventories = _inventories(server, providers)
-    return inventories, {
-        provider: used_of(server, provider) for provider in inventories}
-
-
-def judge(
-    batches: Sequence[Sequence[base.Claim]], inventories: Inventories,
-    used: Mapping[str, Mapping[str, int]],
-) -> list[exception.ClaimRefused | None]:
-    """Return why each batch does not fit beside those before it, or None."""
-    taken = {provider: dict(amounts) for provider, amounts in used.items()}
-    found = []
-    for claims in batches:
-        refusal = validation.find_refusal(claims, inventories, taken)
-        found.append(refusal)
-        for claim in claims if refusal is None else ():
+        :param claims: claims that :meth:`refusal` does not refuse
+        """
+        if self._find(claims, self._taken) is not None:
+            return False
+        for claim in claims:
+            amounts = self._taken[claim.provider]
             for name, amount in claim.resources.items():
-                amounts = taken[claim.provider]
                 amounts[name] = amounts.get(name, 0) + amount
-    return found
+        return True
+
+    def _find(
+        self, claims: Sequence[base.Claim],
+        used: Mapping[str, Mapping[str, int]],
+    ) -> exception.ClaimRefused | None:
+        return validation.find_refusal(claims, self._inventories, used)
+
+    def _read(self, provider: str) -> None:
+        """Read an inventory. One that cannot be read refuses each claim."""
+        self._earlier.discard(provider)
+        self._inventories[provider] = {}
+        with contextlib.suppress(*ANSWER_ERRORS):
+            self._inventories[provider] = inventories_of(
+                self._server, provider) or {}
+        if len(self._known) >= _KNOWN_MAX:
+            self._known.clear()
+        self._known[provider] = self._inventories[provider]
 
 
 def set_inventory(

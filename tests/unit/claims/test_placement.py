@@ -109,7 +109,7 @@ class TestPlacementClaims(
             3, self.store.claim_any(request).chosen))
 
         # The inventory and the usage of each; the claim.
-        self.assertEqual(6, requests.index('POST'))
+        self.assertEqual(8, requests.index('POST'))
         self.assertEqual(3, self.store.claim_any(request).chosen)
 
     def test_refusal_of_new_consumers_does_not_read_their_claims(self):
@@ -256,6 +256,27 @@ class TestPlacementClaims(
         self.assertEqual(0, store.claim([claim]))
 
         self.assertHolds(self.store, claim)
+
+    def test_part_that_another_call_claims_leaves_room_for_the_rest(self):
+        provider = self.make_provider(self.store, VCPU=2)
+        holder, one, two = (self.make_claim(provider, VCPU=1)
+                            for _ in range(3))
+        self.store.claim([holder])
+        peer, send = self.make_peer(None), self.client.send
+
+        def interfere(request):
+            if request.path.endswith('/usages'):
+                self.client.send = send
+                peer.release([holder.consumer])
+                peer.claim([one])
+            return send(request)
+
+        self.client.send = interfere
+
+        self.assertEqual(1, self.store.claim([one, two]))
+
+        self.assertHolds(self.store, one)
+        self.assertHolds(self.store, two)
 
     def test_transfer_that_comes_first_is_no_other(self):
         claim = self.make_claim(self.make_provider(self.store, VCPU=2),

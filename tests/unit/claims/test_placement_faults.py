@@ -25,6 +25,10 @@ ROOM = 3
 CALLS = 6
 RETRY_TIMEOUT_S = 4
 
+#: A longer timeout. A thread does not wait as long for the turn of another
+#: one.
+LONG_TIMEOUT_S = 20
+
 #: Seconds that a request may take to the server's end of it.
 LATE_S = 1.5
 
@@ -33,9 +37,11 @@ class World:
     """A run of several clients, one step of one of them at a time.
 
     :param chance: what a fault's chance is, by its name
+    :param slowness: how many times longer late requests take
     """
 
-    def __init__(self, seed, chance):
+    def __init__(self, seed, chance, slowness=1):
+        self.late_s = slowness * LATE_S
         self.random = random.Random(seed)
         self.chance = chance
         self.server = servers.PlacementModel()
@@ -72,7 +78,8 @@ class World:
             ready = [each for each in remaining if each.is_ready(self.now)]
             if ready:
                 return self.random.choice(ready)
-            self.now = min(each.until for each in remaining)
+            self.now = min(each.until for each in remaining
+                           if each.until is not None)
         return None
 
     def finish(self, begun):
@@ -97,7 +104,7 @@ class World:
         begun = self.server.begin(request)
         if self.has('late'):
             self.late.append((self.now + self.random.uniform(
-                0, LATE_S), begun))
+                0, self.late_s), begun))
             self.late.sort(key=lambda each: each[0])
             raise remote.OutcomeUnknown('late')
         self.scheduler.pause()
@@ -125,7 +132,7 @@ class Client:
 
     url = 'http://placement'
 
-    def __init__(self, world, number):
+    def __init__(self, world, number, retry_timeout_s=RETRY_TIMEOUT_S):
         self.world = world
         self.number = number
         self.random = random.Random(world.random.random())
@@ -138,7 +145,7 @@ class Client:
                 awaited, None if seconds is None else world.now + seconds))
         self.store = placement.PlacementClaims(
             self, clock, random.Random(number), guards=4,
-            retry_timeout_s=RETRY_TIMEOUT_S)
+            retry_timeout_s=retry_timeout_s)
 
     def send(self, request):
         return self.world.send(request)
@@ -212,9 +219,14 @@ class TestFaults(base.TestCase):
     #: Most of what is written is done late, if at all.
     late = {'late': 0.3, 'lost': 0.2}
 
-    def run_seed(self, seed, chance):
-        world = World(seed, chance)
-        clients = [Client(world, number) for number in range(3)]
+    def run_seed(self, seed, chance, threads=False):
+        """Run a seed; with threads of one process, or else processes."""
+        world = World(seed, chance, 5 if threads else 1)
+        clients = [Client(
+            world, number, LONG_TIMEOUT_S if threads else RETRY_TIMEOUT_S)
+            for number in range(3)]
+        for client in clients if threads else ():
+            client.store = clients[0].store
         for client in clients:
             world.start(f'client {client.number}', client.call)
         world.run()
@@ -235,6 +247,10 @@ class TestFaults(base.TestCase):
     def test_what_is_late_is_done_in_time_or_never(self):
         for seed in self.seeds:
             self.run_seed(seed, self.late)
+
+    def test_threads_of_one_process_share_writes_that_are_late(self):
+        for seed in range(30, 40):
+            self.run_seed(seed, self.late, threads=True)
 
     def test_the_same_where_requests_only_meet(self):
         for seed in self.seeds:
