@@ -88,7 +88,6 @@ class CassandraClaims(base.ClaimStore):
         base.Capability.ATOMIC, base.Capability.DURABLE,
         base.Capability.SHARED, base.Capability.QUERY})
     group: ClassVar[str] = options.GROUP
-    combines = True
 
     def __init__(
         self, client: CassandraSender, clock: Clock,
@@ -169,6 +168,19 @@ class CassandraClaims(base.ClaimStore):
     ) -> base.AnyOf:
         self._prepare()
         return base.claim_in_order(self, batches, self._claim.find_full)
+
+    def claim_each(
+        self, requests: Sequence[Sequence[Sequence[base.Claim]]]
+    ) -> Sequence[base.AnyOf | exception.CellschedException]:
+        self._prepare()
+        found = self._claim.claim_each(requests) if len(requests) > 1 else {}
+        outcomes: list[base.AnyOf | exception.CellschedException] = []
+        for number, batches in enumerate(requests):
+            try:
+                outcomes.append(found.get(number) or self.claim_any(batches))
+            except exception.CellschedException as exc:
+                outcomes.append(exc)
+        return outcomes
 
     def release(self, consumers: Iterable[str]) -> None:
         self._prepare()

@@ -204,10 +204,11 @@ class Ledger:
         """Return the last known counters of a provider, if there are any."""
         return self._known.get(provider)
 
-    def read_contended(self, provider: str) -> None:
-        """Read the counters of a provider that others write, too."""
-        if self._locks.is_contended(provider):
-            self.read([provider])
+    def read_contended(self, providers: Iterable[str]) -> None:
+        """Read the counters of those providers that others write, too."""
+        contended = [*filter(self._locks.is_contended, providers)]
+        if contended:
+            self.read(contended)
 
     def read(
         self, providers: Iterable[str]

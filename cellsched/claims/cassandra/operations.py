@@ -91,6 +91,52 @@ class BatchClaim:
                         self._recovery.resolve(exc.consumer)
             self._session.unreachable(CONTENDED)
 
+    def claim_each(
+        self, requests: Sequence[Sequence[Sequence[base.Claim]]]
+    ) -> dict[int, base.AnyOf]:
+        """Claim the first batch that fits of each request, all at a time.
+
+        :returns: the outcomes by position. Requests with several providers
+            are left out, and those whose consumers hold claims, or have an
+            operation in progress
+        """
+        outcomes: dict[int, base.AnyOf] = {}
+        refusals: list[dict[int, exception.ClaimRefused]] = [
+            {} for _ in requests]
+        due = dict.fromkeys(range(len(requests)), 0)
+
+        def refuse(number: int, refused: Mapping[
+                int, exception.ClaimRefused]) -> None:
+            """Continue with the next batch of a request, or end it."""
+            refusals[number] |= refused
+            for place in range(due.pop(number), len(requests[number])):
+                if place not in refusals[number]:
+                    due[number] = place
+                    return
+            outcomes[number] = base.AnyOf(None, 0, refusals[number])
+
+        while due:
+            # 1. Pass over the batches of providers that are full.
+            for number, full in zip([*due], self._find_full_each([
+                    (requests[number], first)
+                    for number, first in due.items()])):
+                refuse(number, full)
+            # 2. Try to claim the others.
+            due = {number: place for number, place in due.items()
+                   if _is_plain(requests[number][place])}
+            for (number, place), outcome in zip([*due.items()], self._try_each(
+                    [requests[number][place]
+                     for number, place in due.items()])):
+                if isinstance(outcome, exception.ClaimRefused):
+                    refuse(number, {place: outcome})
+                    continue
+                if isinstance(outcome, int):
+                    outcomes[number] = base.AnyOf(place, outcome, {
+                        before: refusal for before, refusal
+                        in refusals[number].items() if before < place})
+                del due[number]
+        return outcomes
+
     def find_full(
         self, batches: Sequence[Sequence[base.Claim]], first: int = 0
     ) -> dict[int, exception.ClaimRefused]:
@@ -104,31 +150,44 @@ class BatchClaim:
         :param first: the position of the first batch to look at
         :returns: by position; batches of several providers are left out
         """
-        refusals: dict[int, exception.ClaimRefused] = {}
-        if len(batches) > 1 and batches[first]:
-            # Its known counters are most likely outdated.
-            self._ledger.read_contended(batches[first][0].provider)
+        return self._find_full_each([(batches, first)])[0]
+
+    def _find_full_each(
+        self, requests: Sequence[tuple[Sequence[Sequence[base.Claim]], int]]
+    ) -> list[dict[int, exception.ClaimRefused]]:
+        """Return :meth:`find_full` of several requests."""
+        refusals: list[dict[int, exception.ClaimRefused]] = [
+            {} for _ in requests]
+        # The known counters are most likely outdated.
+        self._ledger.read_contended([
+            batches[first][0].provider for batches, first in requests
+            if len(batches) > 1 and batches[first]])
         for _ in range(_EARLY_MAX):
-            if first not in refusals and not self._known_full(batches[first]):
-                break
             doubtful = {
-                position: full for position in range(first, len(batches))
-                if position not in refusals
-                and (full := self._known_full(batches[position]))}
+                (number, place): full
+                for number, (batches, first) in enumerate(requests)
+                if first in refusals[number]
+                or self._known_full(batches[first])
+                for place in range(first, len(batches))
+                if place not in refusals[number]
+                and (full := self._known_full(batches[place]))}
             if not doubtful:
                 break
             # 1. Consumers that hold claims, or may, are not refused here.
-            if any(self._session.read_all(
-                    claim.consumer for claim in batches[first]).values()):
-                return {}
+            names = {number: [
+                claim.consumer for claim in requests[number][0][0]]
+                for number, _ in doubtful}
+            holding = self._session.read_all(
+                name for some in names.values() for name in some)
             # 2. Equal counters, which include a generation, show that the
             #    provider was full when the consumers held nothing.
             figures = self._ledger.read(
                 known.provider for known, _ in doubtful.values())
-            refusals |= {
-                position: refusal
-                for position, (known, refusal) in doubtful.items()
-                if figures[known.provider] == known}
+            for (number, place), (known, refusal) in doubtful.items():
+                if any(holding[name] for name in names[number]):
+                    refusals[number] = {}
+                elif figures[known.provider] == known:
+                    refusals[number][place] = refusal
         return refusals
 
     def _known_full(
@@ -138,42 +197,96 @@ class BatchClaim:
         if not claims or _is_several(claims):
             return None
         known = self._ledger.known(claims[0].provider)
-        if known is None or known.open:
+        if known is None or known.open or not _is_plain(claims):
             return None
-        validation.check_claims(claims)
         refusal = _refusal(claims, {known.provider: known}, {})
         return None if refusal is None else (known, refusal)
 
     def _try(self, claims: Sequence[base.Claim]) -> int:
+        if not _is_several(claims):
+            [outcome] = self._try_each([claims])
+            if isinstance(outcome, Exception):
+                raise outcome
+            return outcome
         # 1. Insert the intents of the consumers that hold nothing.
         intents = self._insert(claims)
         new = [claim for claim in claims if claim.consumer in intents]
         if not new:
             return 0
         # 2. Write the rows of the providers, all of them at a time.
-        several = _is_several(claims)
         entries = _entries(intents.values())
         self._ledger.do(entries)
-        outcomes = {entry.outcome for entry in entries}
-        if _Outcome.UNKNOWN in outcomes and not several:
-            outcomes = {self._outcome_of(entries[0])}
-        # 3. Decide a batch of several providers. That of one provider is
-        #    decided already.
-        if outcomes == {_Outcome.DONE} and (
-                not several or self._decide([*intents.values()])):
+        # 3. Decide the batch.
+        if {entry.outcome for entry in entries} == {_Outcome.DONE} and (
+                self._decide([*intents.values()])):
             return len(new)
         # 4. Otherwise roll back, and raise the refusal if it is final.
-        self._undo([*intents.values()], entries, several)
+        self._undo([*intents.values()], entries)
         refused = {entry.provider: entry.figures for entry in entries
                    if entry.outcome is _Outcome.REFUSED}
         if refused:
             self._refuse(new, refused)
         raise _Busy()
 
+    def _try_each(
+        self, batches: Sequence[Sequence[base.Claim]]
+    ) -> list[int | Exception]:
+        """Try to claim batches of one provider each.
+
+        :returns: of each, the number of new claims, or the error. That of a
+            batch to try again is :class:`_Busy`
+        """
+        # 1. Insert the intents of the consumers that hold nothing.
+        intents = [_intents(claims, self._session.name())
+                   for claims in batches]
+        inserted: dict[str, _Record] = {}
+        errors = self._insert_some(
+            [intent for own in intents for intent in own.values()], inserted)
+        made = [[inserted[name] for name in own if name in inserted]
+                for own in intents]
+        outcomes: list[int | Exception] = [
+            next((errors[name] for name in own if name in errors),
+                 len(records)) for own, records in zip(intents, made)]
+        # 2. Write the rows of the providers, all of them at a time. That
+        #    decides.
+        entries = {number: _entries(records)[0]
+                   for number, records in enumerate(made)
+                   if records and not isinstance(outcomes[number], Exception)}
+        if entries:
+            self._ledger.do([*entries.values()])
+        for number, entry in entries.items():
+            outcome = entry.outcome
+            if outcome is _Outcome.UNKNOWN:
+                outcome = self._outcome_of(entry)
+            if outcome is not _Outcome.DONE:
+                outcomes[number] = _Busy()
+        # 3. Otherwise delete the intents, and find the refusals.
+        self._delete([record for number, records in enumerate(made)
+                      if isinstance(outcomes[number], Exception)
+                      for record in records])
+        for number, entry in entries.items():
+            if entry.outcome is _Outcome.REFUSED:
+                outcomes[number] = self._refusal_of(
+                    [claim for claim in batches[number]
+                     if claim.consumer in inserted], entry)
+        return outcomes
+
+    def _refusal_of(
+        self, claims: Sequence[base.Claim], entry: Entry
+    ) -> Exception:
+        """Return the refusal of a batch; :class:`_Busy` if it is not final."""
+        try:
+            self._refuse(claims, {entry.provider: entry.figures})
+        except exception.ClaimRefused as exc:
+            return exc
+        return _Busy()
+
     # Consumers.
 
     def _insert(self, claims: Sequence[base.Claim]) -> dict[str, _Record]:
-        """Insert intents; return the intents of consumers without claims.
+        """Insert the intents of a batch of several providers.
+
+        :returns: the intents of consumers without claims
 
         :raises _Busy: another operation on a consumer is in progress
         :raises cellsched.exception.ClaimConflict: a consumer holds other
@@ -181,30 +294,31 @@ class BatchClaim:
         """
         intents = _intents(claims, self._session.name())
         inserted: dict[str, _Record] = {}
-        try:
-            if _is_several(claims):
-                names = list(intents)
-                # Members refer to the lead's row, so it is inserted first.
-                # The lead is the first consumer that holds nothing.
-                for number, name in enumerate(names):
-                    self._insert_some([intents[name].replaced(
-                        records.TAKING, lead=name,
-                        members=tuple(names[number + 1:]))], inserted)
-                    if name in inserted:
-                        self._insert_some([intents[member].replaced(
-                            records.TAKING, lead=name)
-                            for member in names[number + 1:]], inserted)
-                        break
-            else:
-                self._insert_some([*intents.values()], inserted)
-        except (_Busy, exception.ClaimConflict):
-            self._delete([*inserted.values()])
-            raise
+        names = list(intents)
+        # Members refer to the lead's row, so it is inserted first. The lead
+        # is the first consumer that holds nothing.
+        for number, name in enumerate(names):
+            errors = self._insert_some([intents[name].replaced(
+                records.TAKING, lead=name,
+                members=tuple(names[number + 1:]))], inserted)
+            if name in inserted:
+                errors = self._insert_some([
+                    intents[member].replaced(records.TAKING, lead=name)
+                    for member in names[number + 1:]], inserted)
+            for error in errors.values():
+                self._delete([*inserted.values()])
+                raise error
+            if inserted:
+                break
         return inserted
 
     def _insert_some(
         self, intents: Sequence[_Record], inserted: dict[str, _Record]
-    ) -> None:
+    ) -> dict[str, Exception]:
+        """Insert intents; return the errors of the others by consumer.
+
+        :param inserted: gets the intents that are inserted
+        """
         found = self._session.insert_all(intents)
         existing = []
         for intent, record in zip(intents, found):
@@ -217,12 +331,14 @@ class BatchClaim:
                 existing.append(intent)
         states = self._recovery.states(
             intent.consumer for intent in existing)
+        errors: dict[str, Exception] = {}
         for intent in existing:
-            state = states[intent.consumer]
+            name, state = intent.consumer, states[intent.consumer]
             if not state.decided or state.holding is None:
-                raise _Busy(intent.consumer)
-            if state.holding.claims != intent.holding.claims:
-                raise exception.ClaimConflict(consumer=intent.consumer)
+                errors[name] = _Busy(name)
+            elif state.holding.claims != intent.holding.claims:
+                errors[name] = exception.ClaimConflict(consumer=name)
+        return errors
 
     def _delete(self, intents: Sequence[_Record]) -> None:
         """Delete intents for which no provider has a row."""
@@ -267,24 +383,22 @@ class BatchClaim:
         return True
 
     def _undo(
-        self, intents: Sequence[_Record], entries: Sequence[Entry],
-        several: bool,
+        self, intents: Sequence[_Record], entries: Sequence[Entry]
     ) -> None:
         """Delete the rows of an attempt at all providers, and the intents."""
-        if several:
-            undone = [Entry(entry.provider, deleted=entry.inserted)
-                      for entry in entries if entry.outcome is _Outcome.DONE]
-            self._ledger.do(undone)
-            uncertain = {
-                row.consumer for entry in undone for row in entry.deleted
-                if entry.outcome is not _Outcome.DONE}
-            uncertain |= {row.consumer for entry in entries
-                          if entry.outcome is _Outcome.UNKNOWN
-                          for row in entry.inserted}
-            for record in intents:
-                if record.consumer in uncertain:
-                    self._recovery.delete_claims(
-                        record.consumer, record.holding, fenced=True)
+        undone = [Entry(entry.provider, deleted=entry.inserted)
+                  for entry in entries if entry.outcome is _Outcome.DONE]
+        self._ledger.do(undone)
+        uncertain = {
+            row.consumer for entry in undone for row in entry.deleted
+            if entry.outcome is not _Outcome.DONE}
+        uncertain |= {row.consumer for entry in entries
+                      if entry.outcome is _Outcome.UNKNOWN
+                      for row in entry.inserted}
+        for record in intents:
+            if record.consumer in uncertain:
+                self._recovery.delete_claims(
+                    record.consumer, record.holding, fenced=True)
         self._delete(intents)
 
     # Refusals.
@@ -382,7 +496,7 @@ class Release:
         # 1. Mark the rows of all consumers that no operation is working on.
         found = self._session.read_all(consumers)
         plain = [record for record in found.values()
-                 if record is not None and _is_plain(record)]
+                 if record is not None and _is_unlinked(record)]
         written = self._session.write_all([
             (record, _marked(record)) for record in plain])
         marked = [record for record in written if record is not None]
@@ -554,6 +668,15 @@ def _is_several(claims: Sequence[base.Claim]) -> bool:
             or len(claims) > ROWS_MAX)
 
 
+def _is_plain(claims: Sequence[base.Claim]) -> bool:
+    """Return whether a batch is valid and has one provider."""
+    try:
+        validation.check_claims(claims)
+    except exception.InvalidField:
+        return False
+    return bool(claims) and not _is_several(claims)
+
+
 def _intents(
     claims: Sequence[base.Claim], attempt: str
 ) -> dict[str, _Record]:
@@ -570,7 +693,7 @@ def _intents(
         several)) for name in sorted(taken)}
 
 
-def _is_plain(record: _Record) -> bool:
+def _is_unlinked(record: _Record) -> bool:
     """Return whether a consumer's row refers to no other consumer."""
     return not record.members and not record.lead and (
         record.state in (records.HELD, records.TAKING))

@@ -86,6 +86,41 @@ class TestCassandraClaims(CassandraTests, tests.TestCase):
         }, self.sent(lambda: store.release(
             claim.consumer for claim in batch)))
 
+    def test_requests_are_claimed_for_at_a_time(self):
+        store = self.make_store()
+        full, free = (self.make_provider(store, VCPU=number)
+                      for number in (1, 3))
+        for provider in full, free:
+            store.claim([self.make_claim(provider, VCPU=1)])
+        asked = [[[claims.Claim(consumer, provider, {'VCPU': 1})]
+                  for provider in (full, free)] for consumer in 'abc']
+        outcomes = []
+
+        sent = self.sent(lambda: outcomes.extend(store.claim_each(asked)))
+
+        # One change of a provider claims for two requests.
+        self.assertEqual((4, 1), (
+            sent['WriteConsumer'], sent['ChangeProvider']))
+        self.assertEqual(
+            [(1, {0}), (1, {0}), (None, {0, 1})],
+            [self.chosen(outcome) for outcome in outcomes])
+
+    def test_request_that_cannot_be_claimed_fails_alone(self):
+        store = self.make_store()
+        one, two = (self.make_provider(store, VCPU=3) for _ in range(2))
+        store.claim([claims.Claim('a', one, {'VCPU': 2})])
+        asked = [[[claims.Claim('a', one, {'VCPU': 1})]],
+                 [[claims.Claim('b', one, {'VCPU': 0})]],
+                 [[claims.Claim('c', each, {'VCPU': 1})
+                   for each in (one, two)]],
+                 [[claims.Claim('d', two, {'VCPU': 1})]]]
+
+        conflict, invalid, *claimed = store.claim_each(asked)
+
+        self.assertIsInstance(conflict, exception.ClaimConflict)
+        self.assertIsInstance(invalid, exception.InvalidField)
+        self.assertEqual([0, 0], [each.chosen for each in claimed])
+
     def test_full_providers_are_refused_by_a_read_each(self):
         store = self.make_store()
         *full, free = [self.make_provider(store, VCPU=number)
