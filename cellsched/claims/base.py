@@ -371,10 +371,6 @@ class _Store(abc.ABC):
 class Claims(abc.ABC):
     """Claims of consumers: made, transferred, released and read."""
 
-    #: Whether the store itself combines the claims of concurrent calls where
-    #: that saves requests. If not, the scheduler does.
-    combines: ClassVar[bool] = False
-
     @abc.abstractmethod
     def claim(self, claims: Sequence[Claim]) -> int:
         """Claim a batch, as a whole or not at all.

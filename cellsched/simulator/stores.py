@@ -194,7 +194,6 @@ class Claims:
         self._gate = gate
         self.capabilities = store.capabilities | (
             {claims_base.Capability.SHARED} if shared else frozenset())
-        self.combines = store.combines
 
     def __getattr__(self, name: str) -> Any:
         method: Callable[..., Any] = getattr(self._store, name)

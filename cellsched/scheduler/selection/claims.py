@@ -67,10 +67,9 @@ class ClaimRequest:
 class ClaimQueue:
     """Claims of decided requests, in batches.
 
-    Waiting requests are claimed together, unless the store combines them. No
-    request is refused because of another one. Requests with members of server
-    groups are always claimed alone: they take longer, and are refused more
-    often.
+    Waiting requests are claimed together. No request is refused because of
+    another one. Requests with members of server groups are always claimed
+    alone: they take longer, and are refused more often.
 
     If the rows of a provider are locked for too long, the batches with claims
     on it fail, and the store is not asked about it for a short time.
@@ -87,11 +86,6 @@ class ClaimQueue:
         self._busy: dict[str, float] = {}
         self._group_commit = batching.GroupCommit(
             self._take, at_once, clock.lock)
-
-    @property
-    def combines(self) -> bool:
-        """True if the store combines the claims of several threads."""
-        return self._store.combines
 
     def claims_of(
         self, consumers: Iterable[str]
@@ -123,10 +117,6 @@ class ClaimQueue:
         claimed in the same transaction, some of their new claims may not be
         reported as new.
         """
-        if self._store.combines:
-            for request in requests:
-                self._claim([request])
-            return
         try:
             self._group_commit.do(requests)
         except exception.ServiceBusy as exc:

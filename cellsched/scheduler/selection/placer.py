@@ -439,8 +439,7 @@ class Placer:
         Sets the places of the attempt or its error, and raises nothing.
 
         :returns: whether the lane claims. The thread of the request claims if
-            stale claims are to be released first, or if the store combines
-            claims itself
+            stale claims are to be released first
         """
         try:
             with tracing.span('decide', attempt.context, attempt.uuids,
@@ -456,8 +455,7 @@ class Placer:
             attempt.undo(self.loader.table)
         attempt.decided_at = self.clock.monotonic()
         attempt.note('select', attempt.decided_at - attempt.asked_at)
-        return bool(attempt.asked and not (
-            attempt.located.stale or self.claims.combines))
+        return bool(attempt.asked and not attempt.located.stale)
 
     def _select_and_reserve(self, attempt: PlacementAttempt) -> None:
         """Select a host for each instance and reserve the hosts in the table.
@@ -579,8 +577,7 @@ class Placer:
     def _settle(self, attempt: PlacementAttempt) -> bool:
         """Release the stale claims of a request, and claim its hosts.
 
-        The lane has claimed them, unless the request has stale claims or the
-        store combines claims itself.
+        The lane has claimed them, unless the request has stale claims.
 
         :returns: False if the store refuses the claims, or the hosts are busy;
             the hosts are excluded then

@@ -258,7 +258,6 @@ class TestLane(schedulers.PlacingTestCase):
             self.world.clock, 'lock', locks.make))
         placer, loader = self.world.placer(filters=[Stuck(None)])
         loader.refresh(world.CONTEXT)
-        self.world.claims.combines = True
         with futures.ThreadPoolExecutor(3) as pool:
             answers = []
             for uuid in samples.uuids(3):
@@ -269,8 +268,10 @@ class TestLane(schedulers.PlacingTestCase):
                     time.sleep(0.001)
             go_on[0].set()
             self.assertTrue(begun[2].wait(60))
+            # The last lock is that of the first claim.
+            answers[0].result(60)
             for _ in range(2):
-                locks.expire(-1)
+                locks.expire(-2)
             self.assertRaises(exception.ServiceBusy, answers[2].result, 60)
             go_on[2].set()
             self.assertEqual(
