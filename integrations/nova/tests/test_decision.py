@@ -894,6 +894,37 @@ class TestLane(TestCase):
         self.assertEqual('b', chosen.service_host)
 
 
+class TestThreads(TestCase):
+    """Requests of many threads for hosts with one place each."""
+
+    def test_each_place_is_selected_once(self):
+        names = [f'h{number}' for number in range(12)]
+        self.parts = dataclasses.replace(self.parts, hosts=Hosts(
+            builders.table(
+                host=names, nodename=names, free_ram_mb=[512] * 12)))
+        found = []
+
+        def select():
+            try:
+                [[first]] = RequestDecision(
+                    self.parts, self.context, self.spec(512),
+                    [uuidutils.generate_uuid()], 0).select()
+                found.append(first.service_host)
+            except nova_exception.NoValidHost:
+                found.append('')
+
+        threads = [threading.Thread(target=select) for _ in range(16)]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join(60)
+
+        self.assertEqual(sorted([*[''] * 4, *names]), sorted(found))
+        table = self.parts.hosts.table
+        self.assertEqual([], table.pending())
+        self.assertEqual([0] * 12, [*table['free_ram_mb']])
+
+
 class TestCandidates(TestCase):
     """Servers with a device that each host has once."""
 
