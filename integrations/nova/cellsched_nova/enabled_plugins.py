@@ -345,9 +345,10 @@ class EnabledPlugins:
 def _counts(weigher: str, aggregates: Mapping[int, Any]) -> bool:
     """Return whether a weigher may have a multiplier other than 0."""
     option = _MULTIPLIERS.get(weigher)
+    # Messages of nova-api change the aggregates meanwhile, so copy them.
     return option is None or bool(
         getattr(nova.conf.CONF.filter_scheduler, option)) or any(
-            option in each.metadata for each in aggregates.values())
+            option in each.metadata for each in [*aggregates.values()])
 
 
 def _nothing(

@@ -149,6 +149,21 @@ class TestEnabledPlugins(configuration_fixtures.TestCase):
             [], [image_props.ImagePropertiesWeigher()],
             image_props_weight_multiplier='2'))
 
+    def test_aggregates_may_change_meanwhile(self):
+        aggregates = {}
+
+        class Aggregate:
+            @property
+            def metadata(self):
+                aggregates[len(aggregates)] = None
+                return {}
+
+        aggregates.update({0: Aggregate(), 1: Aggregate()})
+        plugins = enabled_plugins.EnabledPlugins(
+            self.conf, [], [image_props.ImagePropertiesWeigher()])
+
+        self.assertFalse(plugins.reads_states(self.spec, aggregates))
+
     def test_host_whose_candidates_were_removed_is_rejected(self):
         candidate = {'allocations': {}}
 
