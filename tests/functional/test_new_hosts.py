@@ -24,7 +24,8 @@ class TestNewHosts(base.TestCase):
                 .where(mappings.c.host == host)).scalar()
 
     def test_host_that_starts_later_is_mapped_and_used(self):
-        self.deploy({'cell1': [], 'cell2': []})
+        self.deploy({'cell1': [], 'cell2': []},
+                    scheduler={'refresh_interval': 3600})
         [before] = self.built()
         self.world.start_host('cell2', deployment.DeployedHost('late'))
         self.assertIsNone(self.cell_of('late'))
