@@ -33,8 +33,8 @@ KINDS = (
 EVENTS = (
     # Hosts get other names, also those of other hosts; cells get an older
     # backup of their database; a node leaves its host, and another one reports
-    # it; a cell takes no writes; callers die before they are answered; a host
-    # whose agent is suspended is forced down.
+    # it; a cell takes no writes; callers die before they are answered. An
+    # operator forces down hosts with suspended agents.
     'rename', 'restore', 'node', 'stuck', 'callers', 'down',
 )
 

@@ -11,7 +11,6 @@ from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
-import copy
 import dataclasses
 import itertools
 from typing import Any
@@ -250,7 +249,7 @@ class OperationQueue:
                 # The other calls would not have an outcome either.
                 for each in open_:
                     if each.outcome is None:
-                        each.outcome = copy.copy(exc)
+                        each.outcome = exception.copy_of(exc)
 
     def _write_some(self, operations: Sequence[Operation]) -> None:
         """Write as many operations as one transaction may have."""

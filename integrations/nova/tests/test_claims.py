@@ -140,7 +140,7 @@ class TestServerWithAllocations(claim_fixtures.TestCase):
         self.assertEqual({self.server: [SOURCE, HOST]}, self.held())
         self.assertEqual([{HOST: {'VCPU': 1}}], self.claims.writes)
 
-    def test_servers_are_claimed_in_turn_if_one_has_allocations(self):
+    def test_server_with_allocations_makes_all_claim_in_turn(self):
         hosts = {self.server: request(HOST), SERVERS[1]: request(HOST)}
 
         self.assertIsNone(self.claims.claim_hosts(hosts))

@@ -164,7 +164,7 @@ class TestEnabledPlugins(configuration_fixtures.TestCase):
 
         self.assertFalse(plugins.reads_states(self.spec, aggregates))
 
-    def test_host_whose_candidates_were_removed_is_rejected(self):
+    def test_host_without_accepted_candidates_is_rejected(self):
         candidate = {'allocations': {}}
 
         class Remover(filters.BaseHostFilter):

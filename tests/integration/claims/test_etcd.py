@@ -56,7 +56,7 @@ class TestEtcdClaims(OnEtcd, suite.ClaimStoreSuite, base.TestCase):
 class TestLargeBatches(OnEtcd, base.TestCase):
     """A server counts the operations of nested transactions alone."""
 
-    def test_largest_batch_is_one_transaction(self):
+    def test_largest_batch_is_a_single_transaction(self):
         host = str(uuid.uuid4())
         self.store.set_inventory(host, {'VCPU': claims.Inventory(4029)})
         batch = [claims.Claim(str(uuid.uuid4()), host, {'VCPU': 1})

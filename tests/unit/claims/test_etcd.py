@@ -298,7 +298,7 @@ class TestAlternatives(on_model.TestCase):
         self.assertEqual([0] * 5, [each.chosen for each in outcomes])
         self.assertEqual({'g': 2, 'h': 2, 'i': 1}, self.used())
 
-    def test_host_that_another_process_changed_costs_one_request(self):
+    def test_changed_host_costs_a_single_request(self):
         self.peer.claim_any(self.request('g'))
 
         sent, outcomes = self.requests(lambda: self.store.claim_each(
@@ -339,7 +339,7 @@ class TestAlternatives(on_model.TestCase):
         self.assertEqual([0] * 200, [each.chosen for each in outcomes])
         self.assertEqual(2, len(sent))
 
-    def test_waiting_claims_are_one_request(self):
+    def test_waiting_claims_share_a_request(self):
         self.store.set_inventory('g', {'VCPU': claims.Inventory(500)})
         arrived = WaitingClock(8)
         self.store = self.make_store(clock=arrived)

@@ -248,7 +248,7 @@ class TestFaults(base.TestCase):
         for seed in self.seeds:
             self.run_seed(seed, self.late)
 
-    def test_threads_of_one_process_share_writes_that_are_late(self):
+    def test_threads_share_late_writes(self):
         for seed in range(30, 40):
             self.run_seed(seed, self.late, threads=True)
 

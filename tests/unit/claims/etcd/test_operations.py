@@ -115,7 +115,7 @@ class TestConcurrentChanges(HookedCase):
 
         self.assertEqual({'b': ['h']}, self.held('a', 'b'))
 
-    def test_one_of_two_transfers_of_the_same_claims_succeeds(self):
+    def test_second_transfer_of_the_same_claims_fails(self):
         self.take(self.store, 'a', 'h')
         self.hooked.hook = lambda: self.peer.transfer('a', 'b')
 

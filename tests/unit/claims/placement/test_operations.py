@@ -93,7 +93,7 @@ class TestBatchClaim(base.TestCase):
         self.assertIsNone(request.outcome.chosen)
         self.assertNotIn('POST /allocations', self.client.requests)
 
-    def test_usage_of_a_provider_that_refused_is_read_until_it_has_room(self):
+    def test_usage_of_a_full_provider_is_read_until_capacity_is_free(self):
         known = {}
         self.claim(self.request(3), inventories=known)
         for reads in ['usages', 'inventories'], []:
@@ -164,7 +164,7 @@ class TestRequestsTogether(base.TestCase):
     def request(self, amount=1):
         return [[claims.Claim(str(uuid.uuid4()), PROVIDER, {'VCPU': amount})]]
 
-    def test_rejected_request_does_not_fail_the_others(self):
+    def test_rejected_request_fails_alone(self):
         send, requests = self.client.send, [self.request() for _ in range(3)]
         rejected = requests[1][0][0].consumer
         self.client.send = lambda request: (
@@ -177,7 +177,7 @@ class TestRequestsTogether(base.TestCase):
         self.assertEqual((0, 0), (first.chosen, last.chosen))
         self.assertIsInstance(error, exception.DatabaseUnreachable)
 
-    def test_conflict_of_a_consumer_does_not_fail_the_others(self):
+    def test_request_with_a_consumer_conflict_fails_alone(self):
         requests = [self.request() for _ in range(3)]
         self.store.claim([claims.Claim(
             requests[1][0][0].consumer, PROVIDER, {'VCPU': 2})])
@@ -212,7 +212,7 @@ class TestRequestsTogether(base.TestCase):
         self.assertIsInstance(error, exception.ClaimConflict)
         self.assertEqual(0, granted.chosen)
 
-    def test_invalid_request_does_not_fail_the_others(self):
+    def test_invalid_request_fails_alone(self):
         invalid = [[claims.Claim('c', PROVIDER, {'VCPU': 1})]]
 
         first, error = self.store.claim_each([self.request(), invalid])
@@ -220,7 +220,7 @@ class TestRequestsTogether(base.TestCase):
         self.assertEqual(0, first.chosen)
         self.assertEqual('consumer', error.field)
 
-    def test_refusals_are_those_before_the_claimed_host(self):
+    def test_outcome_has_the_refusals_before_the_claimed_host(self):
         full, free = (str(uuid.UUID(int=number)) for number in (2, 3))
         self.store.set_inventory(full, {'VCPU': claims.Inventory(1)})
         self.store.set_inventory(free, {'VCPU': claims.Inventory(1)})
