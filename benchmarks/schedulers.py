@@ -152,7 +152,7 @@ def ask_until_refused(driver):
                 provider, answered = ask(driver, consumer), True
             except exception.ClaimStoreFailed:
                 raise
-            except exception.DatabaseUnreachable:
+            except (exception.DatabaseUnreachable, exception.ServiceBusy):
                 gave_up += 1
         found.append(outcomes.Outcome(
             start, time.perf_counter(), provider, provider is not None,

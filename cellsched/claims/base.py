@@ -284,7 +284,7 @@ class AnyOf:
 
 #: Errors that refuse a transaction because of a single request in it.
 _OF_ONE_REQUEST = (
-    exception.ClaimConflict, exception.ClaimRefused,
+    exception.ClaimBusy, exception.ClaimConflict, exception.ClaimRefused,
     exception.ClaimStoreFailed, exception.InvalidField)
 
 
@@ -455,8 +455,6 @@ class Claims(abc.ABC):
         request after the other.
 
         :param requests: at least one; no two with the same consumer
-        :raises cellsched.exception.ClaimBusy: as :meth:`claim` raises it for
-            the first batches together; nothing is claimed
         :raises cellsched.exception.DatabaseUnreachable: the outcome is unknown
             for any of the requests
         """

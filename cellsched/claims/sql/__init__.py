@@ -60,8 +60,7 @@ _CONFLICTS = (
 
 _Outcome = TypeVar('_Outcome')
 
-#: Alternative batches and their refusals, by position.
-_Batches = dict[int, Sequence[base.Claim]]
+#: Refusals of alternative batches, by position.
 _Refusals = dict[int, exception.ClaimRefused | exception.ClaimBusy]
 
 
@@ -134,89 +133,136 @@ class SQLClaims(base.ClaimStore):
     def claim_any(
         self, batches: Sequence[Sequence[base.Claim]]
     ) -> base.AnyOf:
-        # The batches are made when they are first read.
-        batches = list(batches)
-        validation.check_claims(batches[0])
-        remaining: _Batches = dict(enumerate(batches))
-        refusals: _Refusals = {}
+        [outcome] = self.claim_each([batches])
+        if isinstance(outcome, base.AnyOf):
+            return outcome
+        raise outcome
+
+    def claim_each(
+        self, requests: Sequence[Sequence[Sequence[base.Claim]]]
+    ) -> list[base.AnyOf | exception.CellschedException]:
+        pending = [_Request(batches) for batches in requests]
+        # 1. Claim the first batches together, as if all of them fit.
+        plan: _Plan = {each: base.AnyOf(0, len(each.missing[0]))
+                       for each in pending if each.error is None}
         failures = _Failures(_BUSY_CLAIMS_MAX)
         for number in range(_ATTEMPTS_MAX):
             try:
-                place = self._attempt(remaining, is_first=not number)
-                if place is not None:
-                    return _outcome(place, len(remaining[place]), refusals)
+                outcomes = self._carry_out(plan, is_first=not number)
+                if outcomes is not None:
+                    break
             except exception.DatabaseBusy as exc:
-                if not self._pass_over(remaining, refusals):
+                if not self._pass_over(plan):
                     failures.add(exc)
             except exception.ConnectionLost as exc:
                 failures.add(exc)
             except (*_CONFLICTS, exception.GroupPolicyViolated):
                 pass
-            place = self._read_back(batches, remaining, refusals)
-            if place is not None or not remaining:
-                return _outcome(place, 0, refusals)
-        raise _too_many_conflicts()
+            # 2. Nothing is claimed, or the answer is lost. Read the state,
+            # and claim together the batches that fit by now.
+            plan = self._plan(self._read_back(plan))
+        else:
+            raise _too_many_conflicts()
+        return [each.error or each.held or outcomes[each] for each in pending]
 
-    def _attempt(self, remaining: _Batches, is_first: bool) -> int | None:
-        """Claim the first batch; return its position.
+    def _carry_out(self, plan: '_Plan', is_first: bool) -> '_Plan | None':
+        """Claim the planned batches in one transaction.
 
-        The first attempt waits for no row if all batches are like the first
-        one. It claims the first batch with room, or returns None.
+        The first attempt for a single request waits for no row if all its
+        batches are like the first one: it claims the first one with room.
+
+        :returns: the outcomes; None if that attempt finds no room
         """
-        place, module = next(iter(remaining)), self._one_round_trip
-        if is_first and module is not None and _are_alike(remaining):
-            found: int | None = module.claim_first(
-                self._database, [claim for claim, in remaining.values()])
-            return found
-        self._write('claim', remaining[place])
-        return place
+        module = self._one_round_trip
+        if is_first and len(plan) == 1 and module is not None:
+            [request] = plan
+            if _are_alike(request.missing):
+                place = module.claim_first(
+                    self._database, [each for each, in request.batches])
+                return None if place is None else {
+                    request: base.AnyOf(place, 1)}
+        claims = [claim for request, outcome in plan.items()
+                  if outcome.chosen is not None
+                  for claim in request.missing[outcome.chosen]]
+        if claims:
+            self._write('claim', claims)
+        return plan
 
-    def _pass_over(self, remaining: _Batches, refusals: _Refusals) -> bool:
+    def _pass_over(self, requests: Iterable['_Request']) -> bool:
         """Refuse batches with locked providers; return whether there are any.
 
         The call waits for locked rows once, and not for each batch.
         """
-        locked = self._locked(remaining)
-        for place, batch in list(remaining.items()):
-            if not locked.isdisjoint(claim.provider for claim in batch):
-                refusals[place] = exception.ClaimBusy(
-                    schema='claims', providers=sorted(locked),
-                    reason=f'the rows of {len(locked)} providers are locked')
-                del remaining[place]
+        locked = self._locked(requests)
+        for request in requests:
+            for place, batch in [*request.missing.items()]:
+                if not locked.isdisjoint(claim.provider for claim in batch):
+                    request.busy[place] = exception.ClaimBusy(
+                        schema='claims', providers=sorted(locked),
+                        reason=f'the rows of {len(locked)} providers are '
+                               'locked')
+                    del request.missing[place]
         return bool(locked)
 
-    def _read_back(
-        self, batches: Sequence[Sequence[base.Claim]], remaining: _Batches,
-        refusals: _Refusals,
-    ) -> int | None:
-        """Read the outcome of an attempt that failed, or may have succeeded.
+    def _locked(self, requests: Iterable['_Request']) -> set[str]:
+        """Return the providers of requests that a transaction has locked."""
+        module = self._one_round_trip
+        if module is None:
+            return set()
+        found: set[str] = module.locked(self._database, {
+            claim.provider for request in requests
+            for batch in request.missing.values() for claim in batch})
+        return found
 
-        Leaves the claims that are not held, of the batches that fit by now,
-        in ``remaining``, and adds the refusals of other batches.
+    def _read_back(self, requests: Iterable['_Request']) -> list['_Request']:
+        """Read which claims the requests hold; return those without a result.
 
-        :returns: the position of a batch that is held; None if none is
-        :raises cellsched.exception.ClaimConflict: the consumers hold other
-            claims
+        An attempt whose answer is lost may have claimed, and another scheduler
+        may have claimed for the same consumers.
         """
-        conflict = None
-        held = self.claims_of({claim.consumer for claim in batches[0]})
-        for place, batch in enumerate(batches):
-            validation.check_claims(batch)
-            try:
-                missing = validation.outstanding(batch, held)
-            except exception.ClaimConflict as exc:
-                conflict = conflict or exc
-                continue
-            if not missing:
-                return place
-            if place in remaining:
-                remaining[place] = missing
-        if conflict is not None:
-            raise conflict
-        for place, refusal in self._refusals(remaining).items():
-            refusals[place] = refusal
-            del remaining[place]
-        return None
+        requests = list(requests)
+        held = self.claims_of({
+            claim.consumer for each in requests for claim in each.batches[0]})
+        for each in requests:
+            each.note(held)
+        return [each for each in requests
+                if each.held is None and each.error is None]
+
+    def _plan(self, requests: Sequence['_Request']) -> '_Plan':
+        """Return the outcomes of requests if the claims are made together.
+
+        Each one gets its first batch that fits beside those of the requests
+        before it.
+        """
+        every = [claim for request in requests
+                 for batch in request.missing.values() for claim in batch]
+
+        def attempt() -> Any:
+            with self._database.reader() as connection:
+                return (
+                    queries.inventories(
+                        connection, {claim.provider for claim in every}),
+                    group_members.members(connection, every))
+
+        if not every:
+            return {each: base.AnyOf(None, 0, each.busy) for each in requests}
+        (inventories, used), members = _repeat(attempt)
+        plan: _Plan = {}
+        joined: list[base.Claim] = []
+        for request in requests:
+            refusals: _Refusals = dict(request.busy)
+            plan[request] = base.AnyOf(None, 0, refusals)
+            for place, batch in request.missing.items():
+                refusal = (
+                    validation.find_violation([*joined, *batch], members)
+                    or validation.find_refusal(batch, inventories, used))
+                if refusal is None:
+                    plan[request] = _outcome(place, len(batch), refusals)
+                    joined += [each for each in batch if each.group]
+                    _count(batch, used)
+                    break
+                refusals[place] = refusal
+        return plan
 
     def release(self, consumers: Iterable[str]) -> None:
         consumers = list(consumers)
@@ -398,44 +444,77 @@ class SQLClaims(base.ClaimStore):
         with self._database.writer() as connection:
             return getattr(transactions, name)(connection, *args)
 
-    def _locked(self, batches: _Batches) -> set[str]:
-        """Return the providers of batches that a transaction has locked."""
-        module = self._one_round_trip
-        if module is None:
-            return set()
-        found: set[str] = module.locked(self._database, {
-            claim.provider for batch in batches.values() for claim in batch})
-        return found
 
-    def _refusals(
-        self, batches: _Batches
-    ) -> dict[int, exception.ClaimRefused]:
-        """Return the refusals of the batches that do not fit by now."""
-        every = [claim for batch in batches.values() for claim in batch]
+class _Request:
+    """The alternative batches of one request, until they have an outcome.
 
-        def attempt() -> Any:
-            with self._database.reader() as connection:
-                return (
-                    queries.inventories(
-                        connection, {claim.provider for claim in every}),
-                    group_members.members(connection, every))
+    :ivar missing: the claims that are not held, of the batches that may be
+        claimed, by position
+    :ivar busy: the refusals of batches with locked providers
+    :ivar held: the outcome if the consumers hold a batch already
+    :ivar error: the error of this request alone
+    """
 
-        inventories, members = _repeat(attempt)
-        refusals = {
-            place: validation.find_violation(claims, members)
-            or validation.find_refusal(claims, *inventories)
-            for place, claims in batches.items()}
-        return {place: refusal for place, refusal in refusals.items()
-                if refusal is not None}
+    def __init__(self, batches: Sequence[Sequence[base.Claim]]) -> None:
+        self.batches = batches
+        self.missing = dict(enumerate(self.batches))
+        self.busy: _Refusals = {}
+        self.held: base.AnyOf | None = None
+        self.error: exception.CellschedException | None = None
+        try:
+            validation.check_claims(self.batches[0])
+        except exception.InvalidField as exc:
+            self.error = exc
+
+    def note(self, held: Mapping[str, Sequence[base.Claim]]) -> None:
+        """Note the claims that consumers hold.
+
+        The error is a conflict if the own consumers hold claims that are not
+        those of a batch.
+        """
+        conflict = None
+        own = {claim.consumer: held[claim.consumer]
+               for claim in self.batches[0] if claim.consumer in held}
+        for place, batch in enumerate(self.batches):
+            try:
+                validation.check_claims(batch)
+                missing = validation.outstanding(batch, own)
+            except exception.ClaimConflict as exc:
+                conflict = conflict or exc
+                continue
+            except exception.InvalidField as exc:
+                self.error = exc
+                return
+            if not missing:
+                self.held = base.AnyOf(place)
+                return
+            if place in self.missing:
+                self.missing[place] = missing
+        self.error = conflict
 
 
-def _outcome(place: int | None, new: int, refusals: _Refusals) -> base.AnyOf:
+#: The outcomes of requests if all their claims are made.
+_Plan = dict[_Request, base.AnyOf]
+
+
+def _count(
+    claims: Iterable[base.Claim], used: dict[str, dict[str, int]]
+) -> None:
+    """Add claims to used amounts by provider and resource class."""
+    for claim in claims:
+        amounts = used[claim.provider]
+        for resource, amount in claim.resources.items():
+            amounts[resource] += amount
+
+
+def _outcome(place: int, new: int, refusals: _Refusals) -> base.AnyOf:
+    """Return an outcome with the refusals of the batches before."""
     return base.AnyOf(place, new, {
         refused: each for refused, each in refusals.items()
-        if place is None or refused < place})
+        if refused < place})
 
 
-def _are_alike(batches: _Batches) -> bool:
+def _are_alike(batches: Mapping[int, Sequence[base.Claim]]) -> bool:
     """Return whether batches are single claims that differ in the provider.
 
     A claim with a membership differs in the host, too.

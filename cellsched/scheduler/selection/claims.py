@@ -139,30 +139,21 @@ class ClaimQueue:
 
     def _claim(self, requests: Sequence[ClaimRequest]) -> None:
         requests = self._pass_over(requests, self._busy_now())
-        while requests:
-            try:
-                with base.translated_errors():
-                    outcomes = self._store.claim_each([
-                        [request.batches[place] for place in request.asked]
-                        if request.busy else request.batches
-                        for request in requests])
-            except exception.ClaimBusy as exc:
-                # Nothing is claimed. Continue without the busy providers.
-                self._note(exc)
-                asked = [request.asked for request in requests]
-                requests = self._pass_over(
-                    requests, dict.fromkeys(exc.providers, exc))
-                if asked == [request.asked for request in requests]:
-                    return _end_all(requests, exc)
-            except BaseException as exc:
-                return _end_all(requests, exc)
-            else:
-                for request, outcome in zip(requests, outcomes):
-                    request.end(outcome)
-                    for refusal in getattr(outcome, 'refusals', {}).values():
-                        if isinstance(refusal, exception.ClaimBusy):
-                            self._note(refusal)
-                return
+        if not requests:
+            return
+        try:
+            with base.translated_errors():
+                outcomes = self._store.claim_each([
+                    [request.batches[place] for place in request.asked]
+                    if request.busy else request.batches
+                    for request in requests])
+        except BaseException as exc:
+            return _end_all(requests, exc)
+        for request, outcome in zip(requests, outcomes):
+            request.end(outcome)
+            for refusal in getattr(outcome, 'refusals', {}).values():
+                if isinstance(refusal, exception.ClaimBusy):
+                    self._note(refusal)
 
     def _note(self, busy: exception.ClaimBusy) -> None:
         """Remember the busy providers for a short time."""

@@ -154,7 +154,7 @@ class TestAttempts(base.TestCase):
         writes = self.fail_writes(
             exception.DatabaseBusy(schema='claims', reason='it waited'))
         locked = [{'p'}, {'q'}, set(), set()]
-        self.patch(self.store, '_locked', lambda batches: locked.pop(0))
+        self.patch(self.store, '_locked', lambda requests: locked.pop(0))
 
         self.assertRaises(
             exception.DatabaseBusy, self.store.claim_any,
@@ -162,6 +162,86 @@ class TestAttempts(base.TestCase):
 
         self.assertEqual(
             ['p', 'q', 'r', 'r'], [batch[0].provider for _, batch in writes])
+
+    def requests(self, number, *providers):
+        """Return requests of one VCPU each on one of the providers."""
+        return [[[claims.Claim(f'{n}', provider, {'VCPU': 1})]
+                 for provider in providers] for n in range(number)]
+
+    def count_writes(self):
+        """Return the list of the claims that each transaction is to make."""
+        writes, write = [], self.store._write
+
+        def counting(name, *args):
+            writes.append([claim.provider for claim in args[0]])
+            return write(name, *args)
+
+        self.patch(self.store, '_write', counting)
+        return writes
+
+    def test_refused_requests_get_alternatives_together(self):
+        self.store.set_inventory('q', {'VCPU': claims.Inventory(total=8)})
+        self.store.claim([claims.Claim('c', 'p', {'VCPU': 6})])
+        writes = self.count_writes()
+
+        outcomes = self.store.claim_each(self.requests(4, 'p', 'q'))
+
+        self.assertEqual([0, 0, 1, 1], [each.chosen for each in outcomes])
+        self.assertEqual([1, 1, 1, 1], [each.new for each in outcomes])
+        self.assertEqual([[], [], [0], [0]],
+                         [[*each.refusals] for each in outcomes])
+        self.assertEqual(['pppp', 'ppqq'], [*map(''.join, writes)])
+
+    def test_requests_without_room_are_refused_without_a_write(self):
+        self.store.claim([claims.Claim('c', 'p', {'VCPU': 8})])
+        writes = self.count_writes()
+
+        outcomes = self.store.claim_each(self.requests(3, 'p'))
+
+        self.assertEqual([None] * 3, [each.chosen for each in outcomes])
+        self.assertEqual(['ppp'], [*map(''.join, writes)])
+
+    def test_requests_claim_once_if_the_answer_is_lost(self):
+        self.lose_answers(1)
+
+        outcomes = self.store.claim_each(self.requests(3, 'p'))
+
+        self.assertEqual(1, self.lost)
+        self.assertEqual([0] * 3, [each.chosen for each in outcomes])
+        [usage] = self.store.usages(providers=['p']).usages
+        self.assertEqual(({'VCPU': 3}, 3), (usage.used, usage.consumers))
+
+    def test_conflict_or_wrong_field_ends_one_request(self):
+        self.store.claim([claims.Claim('0', 'p', {'VCPU': 2})])
+        wrong = [[claims.Claim('x', 'p', {'VCPU': 0})]]
+
+        conflict, made, invalid = self.store.claim_each(
+            [*self.requests(2, 'p'), wrong])
+
+        self.assertIsInstance(conflict, exception.ClaimConflict)
+        self.assertEqual(claims.AnyOf(0, 1), made)
+        self.assertIsInstance(invalid, exception.InvalidField)
+        self.assertEqual(['0', '1'], self.store.consumers())
+
+    def test_locked_hosts_are_passed_over_for_all_requests(self):
+        self.store.set_inventory('q', {'VCPU': claims.Inventory(total=8)})
+        write, locked = self.store._write, [{'p'}]
+
+        def busy_at_p(name, batch):
+            if any(claim.provider == 'p' for claim in batch):
+                raise exception.DatabaseBusy(schema='claims', reason='busy')
+            return write(name, batch)
+
+        self.patch(self.store, '_write', busy_at_p)
+        self.patch(self.store, '_locked', lambda requests: locked.pop(0))
+
+        outcomes = self.store.claim_each(
+            [*self.requests(2, 'p', 'q'),
+             [[claims.Claim('x', 'p', {'VCPU': 1})]]])
+
+        self.assertEqual([1, 1, None], [each.chosen for each in outcomes])
+        for each in outcomes:
+            self.assertIsInstance(each.refusals[0], exception.ClaimBusy)
 
     def test_claim_that_is_found_to_be_held_is_not_made_again(self):
         held = claims.Claim('c', 'p', {'VCPU': 2})
