@@ -30,7 +30,7 @@ class TestAggregates(base.TestCase):
     def hosts(self, name):
         return set(self.aggregates.get(ADMIN, name).hosts)
 
-    def test_host_with_servers_stays_in_its_zone(self):
+    def test_zone_of_a_host_with_servers_is_fixed(self):
         self.write(self.targets.database(self.cell), instances.create, [
             samples.instance('server', host='a')], samples.NOW)
         self.aggregates.create(ADMIN, 'east', {'availability_zone': 'east'})
@@ -86,7 +86,7 @@ class TestAggregates(base.TestCase):
             self.assertIn('is a number', str(error))
         self.aggregates.create(ADMIN, '1.0')
 
-    def test_only_an_id_as_it_is_shown_is_one(self):
+    def test_id_in_another_notation_is_unknown(self):
         made = self.aggregates.create(ADMIN, 'fast')
 
         for name in (f'0{made.id}', f' {made.id}', '\u0661', '\u00b9',
@@ -121,7 +121,7 @@ class TestAggregates(base.TestCase):
         self.aggregates.remove_hosts(ADMIN, 'fast', ['a', 'c'])
         self.assertEqual({'b'}, self.hosts('fast'))
 
-    def test_host_that_no_cell_has_cannot_be_added(self):
+    def test_unmapped_host_is_refused(self):
         self.aggregates.create(ADMIN, 'fast')
 
         error = self.assertRaises(
@@ -132,7 +132,7 @@ class TestAggregates(base.TestCase):
         self.assertEqual('nowhere', error.host)
         self.assertEqual(set(), self.hosts('fast'))
 
-    def test_host_that_is_not_in_it_cannot_be_removed(self):
+    def test_removal_of_a_foreign_host_is_refused(self):
         self.aggregates.create(ADMIN, 'fast')
         self.aggregates.add_hosts(ADMIN, 'fast', ['a'])
 
@@ -144,7 +144,7 @@ class TestAggregates(base.TestCase):
         self.assertEqual("Host 'b' is not in aggregate fast.", str(error))
         self.assertEqual({'a'}, self.hosts('fast'))
 
-    def test_host_is_in_one_zone(self):
+    def test_second_zone_of_a_host_is_refused(self):
         self.aggregates.create(ADMIN, 'east', {'availability_zone': 'east'})
         self.aggregates.create(ADMIN, 'more', {'availability_zone': 'east'})
         self.aggregates.create(ADMIN, 'west', {'availability_zone': 'west'})
@@ -164,7 +164,7 @@ class TestAggregates(base.TestCase):
 
         self.aggregates.add_hosts(ADMIN, 'west', ['b'])
 
-    def test_zone_can_be_changed_where_it_is_the_only_one(self):
+    def test_zone_of_a_single_aggregate_can_change(self):
         self.aggregates.create(ADMIN, 'east', {'availability_zone': 'east'})
         self.aggregates.add_hosts(ADMIN, 'east', ['a'])
 
@@ -216,7 +216,7 @@ class TestAggregates(base.TestCase):
         self.assertEqual(
             ['fast'], [each.name for each in self.aggregates.list_all(ADMIN)])
 
-    def test_what_is_no_list_and_no_mapping_is_refused(self):
+    def test_bad_host_lists_and_metadata_are_refused(self):
         self.aggregates.create(ADMIN, 'fast')
         many = schemas.NAMES_MAX + 1
         for bad in 'a', None, 5, {'a'}, [], ['a'] * many:

@@ -7,7 +7,7 @@ from tests.unit import base
 
 class TestLocalOperator(base.TestCase):
 
-    def test_everything_is_allowed(self):
+    def test_foreign_project_is_authorized(self):
         user = context.member('user', 'mine')
 
         self.assertIs(user, authorization.LocalOperator().authorize(

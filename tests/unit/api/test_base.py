@@ -106,7 +106,7 @@ class TestCalls(base.TestCase):
                 ['self', 'context'],
                 list(inspect.signature(method).parameters)[:2], name)
 
-    def test_every_call_on_an_owned_resource_names_it(self):
+    def test_every_owned_resource_is_named_by_its_call(self):
         for name, method in calls().items():
             if name == 'Services.delete':
                 # It is the uuid of a service, which no project owns.
@@ -117,7 +117,7 @@ class TestCalls(base.TestCase):
                 else {method.resource_param},
                 name)
 
-    def test_rules_are_those_that_calls_name(self):
+    def test_calls_name_all_rules(self):
         self.assertEqual(
             {method.rule for method in calls().values()} | MORE,
             {rule.name for rule in rules.list_rules() if rule.scope_types})
@@ -144,17 +144,17 @@ class TestRequires(base.TestCase):
                      lambda: self.shelf.count(self.user, 'theirs')):
             self.assertRaises(exception.InstanceNotFound, call)
 
-    def test_where_nothing_is_named_the_rule_refuses(self):
+    def test_unnamed_resource_is_refused_by_the_rule(self):
         self.assertRaises(
             exception.PolicyNotAuthorized, self.shelf.take, self.user)
 
-    def test_rule_is_asked_of_the_project_that_is_named(self):
+    def test_rule_is_checked_for_the_named_project(self):
         self.assertRaises(exception.PolicyNotAuthorized, self.shelf.count,
                           self.user, project_id='mine')
 
         self.assertEqual([('count', 'mine')], self.authorizer.asked)
 
-    def test_call_gets_a_uuid_in_the_form_that_is_stored(self):
+    def test_call_gets_the_canonical_uuid(self):
         garage, shelf = (kind(authorization.LocalOperator())
                          for kind in (Garage, Shelf))
         for form in UUID.upper(), UUID.replace('-', ''), f'{{{UUID}}}':

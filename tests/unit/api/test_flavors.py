@@ -34,7 +34,7 @@ class TestFlavors(base.TestCase):
                     found.root_gb, found.ephemeral_gb, found.swap))
         self.assertEqual('f1', made.flavorid)
 
-    def test_flavor_without_an_id_gets_one(self):
+    def test_missing_flavor_id_is_generated(self):
         one, two = (
             self.flavors.create(ADMIN, name, 1, 1) for name in ('a', 'b'))
 
@@ -69,7 +69,7 @@ class TestFlavors(base.TestCase):
                           self.flavors.get(ADMIN, '1')):
                 self.assertEqual(expected, found.extra_specs)
 
-    def test_extra_specs_that_cannot_be_kept_are_refused(self):
+    def test_bad_extra_specs_are_refused(self):
         self.flavors.create(ADMIN, 'small', 1, 1)
         self.flavors.set_extra_specs(ADMIN, 'small', {'a': 'x'})
 
@@ -86,7 +86,7 @@ class TestFlavors(base.TestCase):
         self.assertEqual(
             {'a': 'x'}, self.flavors.get(ADMIN, 'small').extra_specs)
 
-    def test_extra_spec_asks_for_an_amount_of_a_class_that_there_is(self):
+    def test_resource_class_and_amount_of_extra_specs_are_checked(self):
         self.flavors.create(ADMIN, 'small', 1, 1)
 
         for key, said in (('resources:VGPU', 'x'), ('resources:GPU', '1'),

@@ -47,7 +47,7 @@ class TestSharing(sharing.TestCase):
         self.assertEqual(2, shown.consumers)
         self.assertEqual(42, shown.inventories['DISK_GB'].used)
 
-    def test_creation_that_is_repeated_changes_nothing(self):
+    def test_repeated_creation_is_idempotent(self):
         made = self.create()
 
         self.assertEqual(made, self.create())
@@ -98,7 +98,7 @@ class TestSharing(sharing.TestCase):
             changed.inventories['DISK_GB'].inventory.total,
             changed.inventories['DISK_GB'].used, changed.over_capacity))
 
-    def test_inventory_that_shrank_is_over_until_as_much_is_there(self):
+    def test_shrunk_inventory_is_over_capacity_below_the_usage(self):
         made = self.create(inventories={
             'DISK_GB': {'total': 40}, 'CUSTOM_X': {'total': 1}})
         self.claim(made.uuid, DISK_GB=30)
@@ -110,7 +110,7 @@ class TestSharing(sharing.TestCase):
             exception.ClaimRefused, self.claim, made.uuid, DISK_GB=1)
         self.claim(made.uuid, CUSTOM_X=1)
 
-    def test_deleted_provider_is_gone_and_has_nothing(self):
+    def test_deleted_provider_is_gone_and_has_no_capacity(self):
         made = self.create()
         self.store.release([self.claim(made.uuid, DISK_GB=1)])
 
@@ -121,7 +121,7 @@ class TestSharing(sharing.TestCase):
         for call in self.get, self.delete, self.update:
             self.assertRaises(exception.ResourceProviderNotFound, call)
 
-    def test_provider_of_which_something_is_held_stays(self):
+    def test_claimed_provider_stays(self):
         made = self.create()
         self.claim(made.uuid, DISK_GB=30)
 
@@ -133,7 +133,7 @@ class TestSharing(sharing.TestCase):
         self.assertNotIn({}, self.store.told)
         self.assertEqual({'DISK_GB': 1000}, self.capacity(made.uuid))
 
-    def test_provider_that_is_taken_meanwhile_stays_as_it_was(self):
+    def test_provider_claimed_during_its_deletion_is_unchanged(self):
         made = self.create()
         self.store.before_change = lambda: self.claim(
             made.uuid, DISK_GB=30)
@@ -152,7 +152,7 @@ class TestSharing(sharing.TestCase):
 
         self.assertEqual({'DISK_GB': 7}, self.capacity(made.uuid))
 
-    def test_provider_that_went_meanwhile_has_nothing(self):
+    def test_provider_deleted_during_an_update_has_no_capacity(self):
         made = self.create()
         self.store.before_change = self.delete
 
@@ -162,7 +162,7 @@ class TestSharing(sharing.TestCase):
 
         self.assertEqual({}, self.capacity(made.uuid))
 
-    def test_deleted_provider_has_nothing_that_a_change_gave_back(self):
+    def test_provider_updated_during_its_deletion_has_no_capacity(self):
         made = self.create()
         self.store.after_change = self.update
 
@@ -181,7 +181,7 @@ class TestSharing(sharing.TestCase):
         self.delete()
         self.aggregates.delete(sharing.ADMIN, 'racks')
 
-    def test_aggregate_has_to_be_there_and_have_a_uuid(self):
+    def test_aggregate_without_a_row_or_uuid_is_refused(self):
         self.create()
         for aggregate in 'none', '99':
             for call in (
@@ -195,7 +195,7 @@ class TestSharing(sharing.TestCase):
             exception.InvalidField, self.create, 'new')
         self.assertEqual('aggregate', error.field)
 
-    def test_bad_fields_are_refused_and_change_nothing(self):
+    def test_bad_fields_are_refused_without_a_change(self):
         made = self.create()
         [uuid] = samples.uuids(1)
         for bad in *hostile.NAMES, uuid:
@@ -236,7 +236,7 @@ class TestInventories(base.TestCase):
         self.assertEqual('provider', error.where)
         return error
 
-    def test_fields_that_are_not_named_stay(self):
+    def test_omitted_fields_stay(self):
         self.assertEqual(
             {'DISK_GB': resources.Inventory(200, 5, 2.0, 1, 50, 5)},
             providers.changed_inventories(KNOWN, {'DISK_GB': {'total': 200}}))
@@ -251,7 +251,7 @@ class TestInventories(base.TestCase):
         self.assertEqual({}, providers.changed_inventories(
             KNOWN, {'DISK_GB': None, 'VCPU': None}))
 
-    def test_new_class_needs_its_total(self):
+    def test_new_class_without_a_total_is_refused(self):
         self.assertEqual(
             'VCPU.total', self.refusal({'VCPU': {'reserved': 1}}).field)
 
@@ -317,7 +317,7 @@ class TestTraits(base.TestCase):
         self.assertEqual(frozenset(names), providers.check_traits(
             'traits', [*names, names[0]]))
 
-    def test_others_are_refused(self):
+    def test_unknown_traits_are_refused(self):
         for bad in ('STORAGE_DISK_SSD', None, 5, ['SSD'], ['custom_x'],
                     ['CUSTOM_'], [f'CUSTOM_{"X" * 249}'], [5],
                     ['CUSTOM_X\n'], ['CUSTOM_X'] * 1001):
@@ -374,7 +374,7 @@ class TestReading(sharing.TestCase):
                     resources.Inventory(8, allocation_ratio=4.0), 3)},
                 consumers=1), self.get(name))
 
-    def test_children_come_after_their_node(self):
+    def test_children_follow_the_node(self):
         gpu, part = (child_providers.Child(
             uuid, name, None, frozenset({'CUSTOM_GPU'}))
             for uuid, name in zip(samples.uuids(2), ('gpu', 'part')))
@@ -396,14 +396,14 @@ class TestReading(sharing.TestCase):
         self.assertEqual((gpu.uuid, node), (
             self.get(part.uuid).parent, self.get(part.uuid).root))
 
-    def test_node_that_the_store_never_heard_of_has_nothing(self):
+    def test_node_unknown_to_the_store_has_no_inventories(self):
         database = self.targets.database(self.east)
         self.write(database, compute_nodes.save, samples.uuids(1)[0], 'new',
                    'new', samples.NODE, database.now())
 
         self.assertEqual({}, self.get('new').inventories)
 
-    def test_cells_that_are_down_are_named(self):
+    def test_down_cells_are_named(self):
         self.take_down(self.east)
 
         page = self.providers.list(sharing.ADMIN)
@@ -412,8 +412,7 @@ class TestReading(sharing.TestCase):
         self.assertEqual(['w1', 'pool'],
                          [each.name for each in page.providers])
 
-    def test_provider_of_a_down_cell_is_not_reported_missing(
-            self):
+    def test_provider_of_a_down_cell_is_not_reported_missing(self):
         self.take_down(self.east)
 
         self.assertEqual('w1', self.get('w1').name)
@@ -422,7 +421,7 @@ class TestReading(sharing.TestCase):
         self.assertRaises(
             exception.ResourceProviderNotFound, self.delete, 'e1')
 
-    def test_name_that_several_have_is_refused_with_their_uuids(self):
+    def test_ambiguous_name_is_refused_with_the_uuids(self):
         other = self.add_node(self.west, 'e1')
 
         error = self.assertRaises(exception.InvalidField, self.get, 'e1')
@@ -438,7 +437,7 @@ class TestReading(sharing.TestCase):
         self.assertEqual([], self.providers.list(
             sharing.ADMIN, kind='sharing').down_cells)
 
-    def test_store_is_asked_as_often_for_many_as_for_one(self):
+    def test_listing_of_many_providers_calls_the_store_once(self):
         for number in range(20):
             self.add_node(self.west, f'more{number}')
             self.create(f'pool{number}')
@@ -446,7 +445,7 @@ class TestReading(sharing.TestCase):
 
         self.assertEqual(44, len(self.named()))
 
-    def test_row_that_lost_its_aggregate_is_listed(self):
+    def test_row_without_its_aggregate_is_listed(self):
         self.write(self.database, lambda connection: connection.execute(
             sa.delete(api_models.aggregates)))
         [shared] = self.read(self.database, shared_providers.list_all,

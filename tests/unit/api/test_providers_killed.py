@@ -39,7 +39,7 @@ class TestKilled(sharing.TestCase):
             self.update(inventories={'DISK_GB': {'total': value}})
             self.assertEqual({'DISK_GB': value}, self.capacity(made.uuid))
 
-    def test_change_with_another_name_can_be_repeated_by_the_old_one(self):
+    def test_change_of_the_name_can_be_repeated_by_the_old_name(self):
         made = self.create()
         for _ in self.killed_everywhere(lambda: self.update(
                 new_name='new', inventories={'DISK_GB': {'total': 5}})):
@@ -58,7 +58,7 @@ class TestKilled(sharing.TestCase):
             made = self.create()
         self.assertEqual({}, self.capacity(made.uuid))
 
-    def test_deletion_that_was_cut_short_is_taken_back_by_a_change(self):
+    def test_killed_deletion_is_reverted_by_a_change(self):
         made = self.create()
         for _ in self.killed_everywhere(self.delete):
             if not self.named():

@@ -59,7 +59,7 @@ class TestQuotas(base.TestCase):
             limit for limit, *_ in self.get('project').values()])
         self.assertEqual(-1, self.get('project', 'user')['ram'][0])
 
-    def test_what_cannot_be_is_refused(self):
+    def test_invalid_limits_projects_and_users_are_refused(self):
         for limits, field in (
                 ({}, 'limits'), ({'disk': 1}, 'limits'),
                 ({'cores': -2}, 'limits.cores'),
@@ -76,7 +76,7 @@ class TestQuotas(base.TestCase):
             self.quotas.get, ADMIN, 'p', ''))
         self.assertEqual(20, self.get('project')['cores'][0])
 
-    def test_cell_that_does_not_answer_is_counted_and_marked(self):
+    def test_silent_cell_is_listed_and_marked(self):
         self.add_cell('north')
         self.project.admit(self.driver, self.project.accept(3))
 

@@ -36,7 +36,7 @@ class TestServerGroups(base.TestCase):
         self.assertLess(len(str(error)), 250)
         self.assertEqual([], self.groups.list_all(context.admin()))
 
-    def test_group_is_as_it_was_asked_for(self):
+    def test_group_has_the_requested_fields(self):
         rules = {'max_server_per_host': 2, 'spread': 'az', 'max_skew': 1}
 
         made = self.create('anti-affinity', rules, 'web')
@@ -57,7 +57,7 @@ class TestServerGroups(base.TestCase):
 
         self.assertEqual([], self.groups.list_all(USER))
 
-    def test_each_policy_goes_with_spreading_and_so_does_none(self):
+    def test_spread_rules_are_accepted_with_and_without_a_policy(self):
         for policy in (*requests.POLICIES, None):
             for spread in requests.SPREADS:
                 made = self.create(policy, {'spread': spread, 'max_skew': 2})
@@ -93,7 +93,7 @@ class TestServerGroups(base.TestCase):
                 self.assertRefused(f'rules.{name}', 'anti-affinity', {
                     'spread': 'az', name: bad})
 
-    def test_rules_that_say_nothing_alone_are_refused(self):
+    def test_rules_without_their_policy_or_spread_are_refused(self):
         for policy in ('affinity', 'soft-affinity', 'soft-anti-affinity'):
             self.assertRefused('rules.max_server_per_host', policy,
                                {'max_server_per_host': 1})
@@ -109,7 +109,7 @@ class TestServerGroups(base.TestCase):
                     exception.InvalidField, ask, USER, bad)
                 self.assertEqual('id', error.field)
 
-    def test_group_is_its_projects(self):
+    def test_foreign_group_is_not_found(self):
         made = self.create()
 
         for ask in self.groups.get, self.groups.delete:

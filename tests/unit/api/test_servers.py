@@ -136,7 +136,7 @@ class TestCreate(ServersTestCase):
         self.assertEqual({'VCPU': 2, 'MEMORY_MB': 512, 'DISK_GB': 4},
                          leased.spec.resources())
 
-    def test_server_is_accepted_as_it_was_asked_for(self):
+    def test_accepted_server_has_the_requested_fields(self):
         [uuid] = self.create(
             image_ref='image', availability_zone='zone',
             hints={'different_host': NAMED})
@@ -165,7 +165,7 @@ class TestCreate(ServersTestCase):
             mapping.cell_mapping, mapping.project_id, mapping.user_id,
             mapping.queued_for_delete))
 
-    def test_conductor_is_told_of_the_whole_request_once(self):
+    def test_conductor_gets_a_single_message_for_all_servers(self):
         uuids = self.create(min_count=2, max_count=3)
 
         self.assertEqual(3, len(set(uuids)))
@@ -180,7 +180,7 @@ class TestCreate(ServersTestCase):
         self.assertEqual(1, len({
             each.request.instance.reservation_id for each in leased}))
 
-    def test_servers_of_one_request_have_numbers(self):
+    def test_servers_of_a_request_have_numbers(self):
         several = [self.servers.get(self.context, uuid).name
                    for uuid in self.create(min_count=3)]
         [one] = self.create(min_count=1)
@@ -201,12 +201,12 @@ class TestCreate(ServersTestCase):
         self.assertRaises(exception.InstanceNotFound, self.servers.get,
                           self.context, one)
 
-    def test_flavor_may_be_named_by_its_id(self):
+    def test_flavor_is_found_by_id(self):
         [uuid] = self.create(flavor='f1')
 
         self.assertEqual([1, 1, 1], self.written())
 
-    def test_flavor_that_is_closed_to_the_user_is_refused(self):
+    def test_disabled_and_private_flavors_are_refused(self):
         user = context.member('user', 'project')
         for who, column, value, is_open in (
                 (self.context, 'disabled', True, False),
@@ -229,7 +229,7 @@ class TestCreate(ServersTestCase):
 
         self.assertEqual([0, 0, 0], self.written())
 
-    def test_server_is_accepted_though_no_conductor_can_be_told(self):
+    def test_server_is_accepted_while_messages_to_conductors_fail(self):
         for failure in FAILURES:
             self.logs.reset_output()
             self.conductor.failure = failure
@@ -244,7 +244,7 @@ class TestCreate(ServersTestCase):
             self.assertIn(type(failure).__name__, line)
             self.assertNotIn('s3cret', line)
 
-    def test_bad_input_changes_nothing(self):
+    def test_bad_input_is_refused_without_a_row(self):
         wishes = [{field: value} for value in hostile.NAMES
                   for field in ('name', 'flavor')]
         wishes += [{field: value} for value in hostile.NAMES
@@ -286,7 +286,7 @@ class TestCreate(ServersTestCase):
                 self.assertEqual(sorted(uuids), sorted(
                     self.conductor.sent[-1][-1]['instance_uuids']))
 
-    def test_host_is_in_one_place_of_the_request(self):
+    def test_zone_with_a_host_besides_a_requested_host_is_refused(self):
         for field in 'host', 'hypervisor_hostname':
             error = self.assertRaises(
                 exception.InvalidField, self.create,
@@ -294,7 +294,7 @@ class TestCreate(ServersTestCase):
             self.assertEqual('availability_zone', error.field)
         self.assertEqual([0, 0, 0], self.written())
 
-    def test_request_that_cannot_be_written_whole_is_not_written(self):
+    def test_request_with_a_duplicate_uuid_writes_no_row(self):
         twice = servers.Servers(
             authorization.LocalOperator(), self.database, self.targets, None,
             lambda: self.conductor, lambda: self.compute, self.claims,
@@ -343,7 +343,7 @@ class TestGetAndList(ServersTestCase):
         del self.database.writer
         return calls, len(writers)
 
-    def test_servers_that_are_accepted_at_once_share_a_transaction(self):
+    def test_concurrent_requests_share_a_transaction(self):
         calls, transactions = self.at_once(4)
 
         self.assertEqual(2, transactions)
@@ -351,7 +351,7 @@ class TestGetAndList(ServersTestCase):
         self.assertEqual(4, len(uuids))
         self.assertEqual([4, 4, 4], self.written())
 
-    def test_server_that_cannot_be_written_fails_alone(self):
+    def test_request_with_a_duplicate_uuid_fails_alone(self):
         names = iter(['r1', 'a', 'r2', 'b', 'r3', 'a', 'r4', 'c'])
         lock = threading.Lock()
 
@@ -366,7 +366,7 @@ class TestGetAndList(ServersTestCase):
         self.assertEqual(3, errors.count(None))
         self.assertEqual([3, 3, 3], self.written())
 
-    def test_request_that_is_refused_fails_alone(self):
+    def test_refused_request_fails_alone(self):
         self.servers._quotas.keeps_limits = True
 
         calls, transactions = self.at_once(4, last={'flavor': 'unknown'})
@@ -412,14 +412,14 @@ class TestGetAndList(ServersTestCase):
                 call.exception(), exception.DatabaseUnreachable)
         self.assertEqual([1, 1, 1], self.written())
 
-    def test_ids_that_are_none_are_refused(self):
+    def test_invalid_ids_are_refused(self):
         for bad in hostile.NAMES:
             for method in self.servers.get, self.servers.delete:
                 error = self.assertRaises(
                     exception.InvalidField, method, self.context, bad)
                 self.assertEqual('id', error.field)
 
-    def test_ids_that_nobody_has_are_not_found(self):
+    def test_unknown_ids_are_not_found(self):
         for unknown in (samples.uuids(1)[0], "' OR 1=1 --", '%', '../x',
                         '%s%n', '0' * 36):
             for method in self.servers.get, self.servers.delete:
@@ -489,7 +489,7 @@ class TestDelete(ServersTestCase):
             self.database, instance_mappings.get_many, [self.uuid])[self.uuid]
         self.assertTrue(mapping.queued_for_delete)
 
-    def test_server_that_a_dead_conductor_left_in_its_cell(self):
+    def test_server_in_its_cell_with_its_build_request(self):
         self.decide(self.uuid, self.cell)
         self.add_row(self.uuid, self.cell)
 
@@ -498,14 +498,14 @@ class TestDelete(ServersTestCase):
         self.assertIsGone()
         self.assertEqual([], self.sent())
 
-    def test_server_whose_cell_was_decided_and_not_written(self):
+    def test_mapped_server_without_a_row_in_the_cell(self):
         self.decide(self.uuid, self.cell)
 
         self.delete()
 
         self.assertIsGone()
 
-    def test_server_that_is_on_no_host(self):
+    def test_server_without_a_host(self):
         self.put(self.uuid, self.cell, vm_state='error', task_state=None)
 
         self.delete()
@@ -513,7 +513,7 @@ class TestDelete(ServersTestCase):
         self.assertIsGone()
         self.assertEqual([], self.sent())
 
-    def test_server_on_a_host_is_left_to_its_host(self):
+    def test_server_on_a_host_is_terminated_by_the_host(self):
         self.put_on_host()
 
         for times in range(1, 3):
@@ -528,7 +528,7 @@ class TestDelete(ServersTestCase):
             # What it holds is its host's to give back.
             self.assertNotEqual({}, self.claims.claims_of([self.uuid]))
 
-    def test_server_on_a_host_that_is_down_goes_at_once(self):
+    def test_server_on_a_down_host_is_deleted_at_once(self):
         self.delete()
         for down in ({'forced_down': True}, {'age_s': 61}, None):
             [self.uuid] = self.create()
@@ -542,7 +542,7 @@ class TestDelete(ServersTestCase):
                 'h1', self.read(self.targets.database(self.cell),
                                 on_host.get, self.uuid).host)
 
-    def test_deletion_is_accepted_though_no_host_can_be_told(self):
+    def test_deletion_is_accepted_while_messages_to_the_host_fail(self):
         self.put_on_host()
         transport = self.targets.target_cell(
             self.context, self.cell).cell.transport
@@ -561,7 +561,7 @@ class TestDelete(ServersTestCase):
                 self.assertIn(word, line)
             self.assertNotIn('s3cret', line)
 
-    def test_host_that_could_not_be_told_is_told_by_the_next_deletion(self):
+    def test_repeated_deletion_repeats_the_lost_message_to_the_host(self):
         self.put_on_host()
         transport = self.targets.target_cell(
             self.context, self.cell).cell.transport
@@ -593,7 +593,7 @@ class TestDelete(ServersTestCase):
         self.servers.delete(context.admin(), self.uuid)
         self.assertIsGone()
 
-    def test_nothing_is_decided_on_what_was_deleted(self):
+    def test_deleted_server_gets_no_cell(self):
         self.delete()
 
         self.assertEqual(set(), self.write(
@@ -603,7 +603,7 @@ class TestDelete(ServersTestCase):
 
 class TestFlavorOfServer(ServersTestCase):
 
-    def test_server_keeps_the_size_it_was_asked_for_with(self):
+    def test_server_keeps_the_flavor_of_its_request(self):
         kept = flavors.Flavors(
             authorization.LocalOperator(), self.database, self.clock)
         [uuid] = self.create()
@@ -628,36 +628,36 @@ class TestRevision(ServersTestCase):
         self.servers.update(self.context, self.uuid, name='new')
         self.servers.set_tags(self.context, self.uuid, ['c'])
 
-    def told(self):
+    def show(self):
         found = self.servers.get(self.context, self.uuid)
         return found.name, found.tags
 
     def test_request_is_changed_and_not_the_row(self):
-        self.assertEqual(('web', ('a', 'b')), self.told())
+        self.assertEqual(('web', ('a', 'b')), self.show())
         self.decide(self.uuid, self.cell)
         self.add_row(self.uuid, self.cell)
 
         self.change()
 
-        self.assertEqual(('new', ('c',)), self.told())
+        self.assertEqual(('new', ('c',)), self.show())
         self.assertEqual(
             'server', self.row(self.uuid, self.cell).display_name)
 
-    def test_row_is_changed_once_there_is_no_request(self):
+    def test_row_without_a_build_request_is_changed(self):
         for cell in self.cell, self.cells.cell0():
             [self.uuid] = self.create()
             self.put(self.uuid, cell)
 
             self.change()
 
-            self.assertEqual(('new', ('c',)), self.told())
+            self.assertEqual(('new', ('c',)), self.show())
             self.assertEqual(
                 {self.uuid: ['c']},
                 self.read(self.targets.database(cell),
                           instance_children.get_tags,
                           [self.uuid]))
 
-    def test_server_that_went_meanwhile_is_not_found(self):
+    def test_server_without_a_row_is_not_found(self):
         revision = self.servers._revision
         self.write(self.database, build_requests.delete, [self.uuid])
         for _ in range(2):
@@ -670,7 +670,7 @@ class TestRevision(ServersTestCase):
             self.targets.database(self.cell), instance_children.get_tags,
             [self.uuid]))
 
-    def test_server_that_is_retried_meanwhile_keeps_the_change(self):
+    def test_server_retried_during_a_change_keeps_the_change(self):
         cell0 = self.cells.cell0()
         self.put(self.uuid, cell0, vm_state='error', task_state=None)
         target = self.targets.database(cell0)
@@ -686,11 +686,11 @@ class TestRevision(ServersTestCase):
         self.servers._revision._targets = Retrying
         self.servers.update(self.context, self.uuid, name='new')
 
-        self.assertEqual('new', self.told()[0])
+        self.assertEqual('new', self.show()[0])
         self.assertTrue(self.read(
             self.database, build_requests.get, self.uuid).buried)
 
-    def test_server_that_is_buried_anew_meanwhile_keeps_the_change(self):
+    def test_server_buried_anew_during_a_change_keeps_the_change(self):
         lying = self.cells.cell0()
         self.put(self.uuid, lying, vm_state='error', task_state=None)
         database = self.targets.database(lying)
@@ -719,9 +719,9 @@ class TestRevision(ServersTestCase):
         self.servers._revision._targets = Burying
         self.servers.update(self.context, self.uuid, name='new')
 
-        self.assertEqual('new', self.told()[0])
+        self.assertEqual('new', self.show()[0])
 
-    def test_names_and_tags_that_cannot_be_kept_are_refused(self):
+    def test_bad_names_and_tags_are_refused(self):
         for bad in hostile.NAMES:
             for tried in (
                     lambda: self.servers.update(self.context, self.uuid, bad),
@@ -735,16 +735,16 @@ class TestRevision(ServersTestCase):
                 exception.InvalidField, self.servers.set_tags, self.context,
                 self.uuid, bad)
             self.assertIn(error.field, ('tags', 'tags[0]'))
-        self.assertEqual(('web', ('a', 'b')), self.told())
+        self.assertEqual(('web', ('a', 'b')), self.show())
 
-    def test_server_of_another_project_is_not_there(self):
+    def test_server_of_another_project_is_not_found(self):
         stranger = context.RequestContext(project_id='other')
 
         self.assertRaises(exception.InstanceNotFound, self.servers.update,
                           stranger, self.uuid, 'x')
         self.assertRaises(exception.InstanceNotFound, self.servers.set_tags,
                           stranger, self.uuid, ['x'])
-        self.assertEqual(('web', ('a', 'b')), self.told())
+        self.assertEqual(('web', ('a', 'b')), self.show())
 
 
 DISK = {'source_type': 'volume', 'destination_type': 'volume',
@@ -773,7 +773,7 @@ class TestRetry(ServersTestCase):
         error = self.assertRaises(exception.InstanceInvalidState, self.retry)
         self.assertIn(text, str(error))
 
-    def test_request_is_made_anew_and_a_conductor_told(self):
+    def test_request_is_made_anew_and_sent_to_a_conductor(self):
         self.bury()
         self.conductor.sent.clear()
 
@@ -793,7 +793,7 @@ class TestRetry(ServersTestCase):
         [sent] = self.conductor.sent
         self.assertEqual({'instance_uuids': [self.uuid]}, sent.arguments)
 
-    def test_server_is_refused_with_its_state(self):
+    def test_unburied_server_is_refused_with_the_state(self):
         self.assertRefused('BUILD')
         self.bury()
         self.retry()
@@ -804,7 +804,7 @@ class TestRetry(ServersTestCase):
         self.assertRefused('ACTIVE in cell1')
         self.assertEqual('cell1', self.mapped().name)
 
-    def test_server_without_its_request_spec_is_refused(self):
+    def test_server_without_a_request_spec_is_refused(self):
         self.bury()
         self.write(self.database, lambda connection: connection.execute(
             sa.delete(models.request_specs)))
@@ -812,14 +812,14 @@ class TestRetry(ServersTestCase):
         self.assertRefused('without its request specification')
         self.assertEqual('cell0', self.mapped().name)
 
-    def test_deleted_server_is_not_there(self):
+    def test_deleted_server_is_not_found(self):
         self.bury()
         self.servers.delete(self.context, self.uuid)
 
         self.assertRaises(exception.InstanceNotFound, self.retry)
         self.assertEqual([0], self.rows(models.build_requests))
 
-    def test_deletion_after_it_was_looked_at_wins(self):
+    def test_deletion_during_a_retry_wins(self):
         self.bury()
         cell_context = self.targets.database(self.cell0)
 
@@ -834,7 +834,7 @@ class TestRetry(ServersTestCase):
         self.assertRaises(exception.InstanceNotFound, self.retry)
         self.assertEqual([0], self.rows(models.build_requests))
 
-    def test_change_after_it_was_looked_at_is_kept(self):
+    def test_change_during_a_retry_is_kept(self):
         self.bury()
         waiting = ['newest']
 
@@ -851,7 +851,7 @@ class TestRetry(ServersTestCase):
             'newest', self.servers.get(self.context, self.uuid).name)
         self.assertEqual([1], self.rows(models.build_requests))
 
-    def test_record_that_is_not_there_is_not_found(self):
+    def test_server_without_a_row_in_cell0_is_not_found(self):
         self.decide(self.uuid, self.cell0)
         self.write(self.database, build_requests.delete, [self.uuid])
 
@@ -862,7 +862,7 @@ class TestRetry(ServersTestCase):
         self.assertEqual('cell0', self.mapped().name)
         self.assertEqual([0], self.rows(models.build_requests))
 
-    def test_one_of_several_retries_is_taken(self):
+    def test_single_retry_of_concurrent_retries_succeeds(self):
         self.bury()
 
         outcomes = racing.race(*[self.retry] * 6)

@@ -27,7 +27,7 @@ class TestDeletion(test_servers.ServersTestCase):
                              models.instances.c.deleted)).scalars().all())
         return bool(rows) and all(rows)
 
-    def test_row_that_is_on_its_way_finds_a_deleted_one(self):
+    def test_late_row_of_a_deleted_server_is_not_created(self):
         request = self.read(self.database, build_requests.get, self.uuid)
         self.decide(self.uuid, self.cell)
 
@@ -39,7 +39,7 @@ class TestDeletion(test_servers.ServersTestCase):
             [request.instance], samples.NOW))
         self.assertIsNone(self.row(self.uuid, self.cell))
 
-    def test_server_that_leaves_its_host_meanwhile_is_deleted(self):
+    def test_server_unbound_from_its_host_meanwhile_is_deleted(self):
         self.put(self.uuid, self.cell, task_state='spawning', host='h1')
 
         def leave(conn, cursor, statement, *others):
@@ -59,7 +59,7 @@ class TestDeletion(test_servers.ServersTestCase):
         self.assertTrue(self.deleted(self.cell))
         self.assertEqual({}, self.compute.clients)
 
-    def test_server_that_is_tried_again_leaves_cell0_too(self):
+    def test_retried_server_is_deleted_from_cell0(self):
         cell0 = self.cells.cell0()
         self.put(self.uuid, cell0, vm_state='error', task_state=None)
         self.servers.retry(self.context, self.uuid)

@@ -31,7 +31,7 @@ class TestServersInGroups(test_servers.ServersTestCase):
     def members(self):
         return self.groups.get(self.context, self.group.uuid).members
 
-    def test_servers_are_members_when_they_are_accepted(self):
+    def test_accepted_servers_are_members(self):
         one = self.join()
         several = self.join(min_count=2, max_count=3)
         self.create()
@@ -52,13 +52,13 @@ class TestServersInGroups(test_servers.ServersTestCase):
             self.assertEqual(
                 [self.group.uuid], leased.spec.hint('group'))
 
-    def test_server_of_no_group_has_none_in_its_spec(self):
+    def test_spec_of_a_server_without_a_group_has_no_group(self):
         [leased] = self.write(
             self.database, build_requests.lease, self.create(), 'me', 0, 1)
 
         self.assertIsNone(leased.spec.instance_group)
 
-    def test_group_that_the_project_has_not_is_refused_and_nothing_else(self):
+    def test_foreign_and_unknown_groups_are_refused_alike(self):
         foreign = self.groups.create(OTHER, 'foreign', 'affinity')
         for user in (self.context, context.RequestContext(
                 user_id='user', project_id='project', is_admin=True)):
@@ -85,7 +85,7 @@ class TestServersInGroups(test_servers.ServersTestCase):
         self.join()
         self.assertRaises(exception.InvalidField, self.join)
 
-    def test_server_that_is_deleted_is_no_member_any_more(self):
+    def test_deleted_servers_leave_their_group(self):
         unbuilt, built, kept = sorted(self.join(min_count=3))
         self.put(built, self.cell)
 
@@ -94,7 +94,7 @@ class TestServersInGroups(test_servers.ServersTestCase):
 
         self.assertEqual([kept], self.members())
 
-    def test_server_that_cannot_be_accepted_is_no_member(self):
+    def test_refused_servers_do_not_join(self):
         self.servers._new_uuid = lambda: 'same'
         self.join()
         self.servers._new_uuid = iter(['batch', 'new', 'same']).__next__
@@ -105,7 +105,7 @@ class TestServersInGroups(test_servers.ServersTestCase):
         self.assertEqual(['same'], self.members())
         self.assertEqual([1], self.rows(models.build_requests))
 
-    def test_group_may_be_deleted_before_its_servers(self):
+    def test_server_of_a_deleted_group_is_deleted(self):
         [uuid] = self.join()
 
         self.groups.delete(self.context, self.group.uuid)

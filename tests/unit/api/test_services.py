@@ -49,16 +49,16 @@ class TestServices(base.TestCase):
         self.ids = {host: self.add_host(cell, host) for cell, host in (
             (self.west, 'b'), (self.east, 'a'), (self.east, 'c'))}
 
-    def there(self, cell, query, *args, **kwargs):
+    def apply(self, cell, query, *args, **kwargs):
         return self.write(self.targets.database(cell), query, *args, **kwargs)
 
     def add_host(self, cell, host):
         """Have a host that reports now; return the uuid of its service."""
         [uuid] = samples.uuids(1)
         now = self.targets.database(cell).now()
-        self.there(cell, rows.report, uuid, host, rows.COMPUTE, 'compute',
+        self.apply(cell, rows.report, uuid, host, rows.COMPUTE, 'compute',
                    now, 7)
-        self.there(cell, compute_nodes.save, samples.uuids(1)[0], host, host,
+        self.apply(cell, compute_nodes.save, samples.uuids(1)[0], host, host,
                    samples.NODE, now)
         self.discovery.discover(cell.uuid)
         return uuid
@@ -66,7 +66,7 @@ class TestServices(base.TestCase):
     def add_service(self, cell, host, binary=rows.CONDUCTOR):
         """Have a scheduler or a conductor that reports now; return its id."""
         [uuid] = samples.uuids(1)
-        self.there(cell, rows.report, uuid, host, binary,
+        self.apply(cell, rows.report, uuid, host, binary,
                    binary.removeprefix('nova-'),
                    self.targets.database(cell).now(), 7)
         return uuid
@@ -75,7 +75,7 @@ class TestServices(base.TestCase):
         """Have a host that reported last when it was not yet down."""
         seen = self.targets.database(cell).now() - datetime.timedelta(
             seconds=DOWN_S + 1)
-        self.there(cell, lambda connection: connection.execute(
+        self.apply(cell, lambda connection: connection.execute(
             sa.update(models.services).where(models.services.c.host == host)
             .values(last_seen_up=seen)))
 
@@ -90,7 +90,7 @@ class TestServices(base.TestCase):
         return [(each.host, each.cell, each.state)
                 for each in self.services.list(ADMIN, **which).services]
 
-    def one(self, host):
+    def get(self, host):
         [found] = self.services.list(ADMIN, host=host).services
         return found
 
@@ -100,7 +100,7 @@ class TestServices(base.TestCase):
         self.assertEqual(
             [('a', 'east', 'up'), ('b', 'west', 'down'), ('c', 'east', 'up')],
             self.states())
-        found = self.one('a')
+        found = self.get('a')
         self.assertEqual(
             (self.ids['a'], 'nova-compute', False, None, False, 7),
             (found.uuid, found.binary, found.disabled, found.disabled_reason,
@@ -110,7 +110,7 @@ class TestServices(base.TestCase):
         self.add_service(self.cell0, 'x', rows.SCHEDULER)
         self.add_service(self.cell0, 'y')
         self.add_service(self.west, 'z')
-        self.there(self.cell0, rows.stop, 'y', rows.CONDUCTOR,
+        self.apply(self.cell0, rows.stop, 'y', rows.CONDUCTOR,
                    self.targets.database(self.cell0).now())
         self.silence(self.west, 'z')
 
@@ -119,7 +119,7 @@ class TestServices(base.TestCase):
              ('z', 'west', 'down')], self.states()[-3:])
         self.assertEqual(
             [('x', 'cell0', 'up')], self.states(binary=rows.SCHEDULER))
-        self.assertEqual(7, self.one('x').version)
+        self.assertEqual(7, self.get('x').version)
 
     def test_change_survives_a_lost_connection(self):
         # The first is lost before the commit, the second one after it.
@@ -130,22 +130,22 @@ class TestServices(base.TestCase):
             self.services.set(ADMIN, host, rows.COMPUTE, disabled=True,
                               reason='it is repaired')
 
-            self.assertEqual('it is repaired', self.one(host).disabled_reason)
+            self.assertEqual('it is repaired', self.get(host).disabled_reason)
 
     def test_stop_has_the_time_of_the_stop(self):
         self.add_service(self.cell0, 'x')
         now = self.targets.database(self.cell0).now()
         later = now + datetime.timedelta(seconds=5)
-        self.there(self.cell0, rows.stop, 'x', rows.CONDUCTOR, later)
+        self.apply(self.cell0, rows.stop, 'x', rows.CONDUCTOR, later)
 
-        self.assertEqual(later, self.one('x').updated_at)
+        self.assertEqual(later, self.get('x').updated_at)
 
-    def test_conductor_is_deleted_when_it_is_not_up(self):
+    def test_only_a_stopped_conductor_is_deleted(self):
         uuid = self.add_service(self.east, 'a')
         error = self.assertRaises(
             exception.InvalidField, self.services.delete, ADMIN, uuid)
         self.assertIn('nova-conductor of host a is up', str(error))
-        self.there(self.east, rows.stop, 'a', rows.CONDUCTOR,
+        self.apply(self.east, rows.stop, 'a', rows.CONDUCTOR,
                    self.targets.database(self.east).now())
 
         self.assertEqual(
@@ -164,7 +164,7 @@ class TestServices(base.TestCase):
         self.assertRaises(exception.CellMappingNotFound, self.states,
                           cell='nowhere')
 
-    def test_hosts_of_a_cell_that_does_not_answer_are_unknown(self):
+    def test_hosts_of_a_silent_cell_are_unknown(self):
         self.take_down(self.east)
 
         page = self.services.list(ADMIN)
@@ -177,23 +177,23 @@ class TestServices(base.TestCase):
     def test_host_is_disabled_with_a_reason_and_enabled(self):
         self.services.set(ADMIN, 'a', 'nova-compute', True, 'new disks')
         self.assertEqual((True, 'new disks', 'up'), (
-            self.one('a').disabled, self.one('a').disabled_reason,
-            self.one('a').state))
+            self.get('a').disabled, self.get('a').disabled_reason,
+            self.get('a').state))
 
         self.services.set(ADMIN, 'a', 'nova-compute', False)
 
         self.assertEqual((False, None), (
-            self.one('a').disabled, self.one('a').disabled_reason))
+            self.get('a').disabled, self.get('a').disabled_reason))
 
     def test_forced_down_service_is_down_despite_reports(self):
         self.services.set(ADMIN, 'a', 'nova-compute', forced_down=True)
-        self.assertEqual('down', self.one('a').state)
+        self.assertEqual('down', self.get('a').state)
 
         self.services.set(ADMIN, 'a', 'nova-compute', forced_down=False)
 
-        self.assertEqual('up', self.one('a').state)
+        self.assertEqual('up', self.get('a').state)
 
-    def test_what_cannot_be_set_is_refused(self):
+    def test_invalid_changes_of_a_service_are_refused(self):
         for kind, args in (
                 (exception.HostMappingNotFound, ('x', 'nova-compute', True)),
                 (exception.InvalidField, ('a', 'nova-conductor', True)),
@@ -202,9 +202,9 @@ class TestServices(base.TestCase):
                 (exception.InvalidField, ('a', 'nova-compute', True, 'x\n')),
                 (exception.InvalidField, ('', 'nova-compute', True))):
             self.assertRaises(kind, self.services.set, ADMIN, *args)
-        self.assertFalse(self.one('a').disabled)
+        self.assertFalse(self.get('a').disabled)
 
-    def test_deleted_host_is_new_when_it_reports_again(self):
+    def test_deleted_host_is_new_after_the_next_report(self):
         self.silence(self.east, 'a')
 
         self.assertEqual('a', self.services.delete(ADMIN, self.ids['a']).host)
@@ -215,14 +215,14 @@ class TestServices(base.TestCase):
         self.add_host(self.west, 'a')
         self.assertEqual([('a', 'west', 'up')], self.states(host='a'))
 
-    def test_nodes_of_a_deleted_host_have_nothing_to_claim(self):
+    def test_nodes_of_a_deleted_host_have_no_capacity(self):
         self.silence(self.east, 'a')
-        [node] = [uuid for uuid, host in self.there(
+        [node] = [uuid for uuid, host in self.apply(
             self.east, lambda connection: connection.execute(sa.select(
                 models.compute_nodes.c.uuid, models.compute_nodes.c.host)
             ).all()) if host == 'a']
         child = child_providers.uuid_of(node, 'gpu0')
-        self.there(self.east, lambda connection: connection.execute(
+        self.apply(self.east, lambda connection: connection.execute(
             sa.update(models.compute_nodes).values(
                 providers=child_providers.dump([
                     child_providers.Child(child, 'gpu0')]))))
@@ -236,12 +236,12 @@ class TestServices(base.TestCase):
             usage.provider: any(usage.capacity.values())
             for usage in self.claims.usages().usages})
 
-    def test_host_that_is_up_or_has_servers_stays(self):
+    def test_host_with_servers_or_reports_stays(self):
         error = self.assertRaises(
             exception.InvalidField, self.services.delete, ADMIN,
             self.ids['a'])
         self.assertIn('is up', str(error))
-        self.there(self.east, instances.create, [samples.instance(
+        self.apply(self.east, instances.create, [samples.instance(
             samples.uuids(1)[0], host='a')], samples.NOW)
         self.services.set(ADMIN, 'a', 'nova-compute', forced_down=True)
         self.assertRaises(
@@ -250,6 +250,6 @@ class TestServices(base.TestCase):
         self.assertRaises(
             exception.ServiceNotFound, self.services.delete, ADMIN, UNKNOWN)
 
-        self.assertEqual('down', self.one('a').state)
+        self.assertEqual('down', self.get('a').state)
         self.assertIn('a', self.read(
             self.database, host_mappings.get_many, ['a']))

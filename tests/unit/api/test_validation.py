@@ -81,7 +81,7 @@ class TestServerRequest(base.TestCase):
             self.assertTrue(str(error).isprintable(), str(error))
             self.assertLess(len(str(error)), 250)
 
-    def test_hint_that_no_filter_reads_is_refused_with_those_that_are(self):
+    def test_hint_without_a_filter_is_refused_with_the_known_hints(self):
         bounds = validation.ServerBounds(1000, 100, frozenset)
 
         error = self.assertRaises(
@@ -90,7 +90,7 @@ class TestServerRequest(base.TestCase):
 
         self.assertIn('expected one of group', str(error))
 
-    def test_hint_that_no_filter_reads_may_be_taken(self):
+    def test_unbounded_hints_are_accepted_by_any_valid_name(self):
         bounds = validation.ServerBounds(1000, 100, lambda: None)
 
         request(hints={'different_host': ['g'], 'x': ['y']}).check(bounds)
@@ -111,7 +111,7 @@ class TestServerRequest(base.TestCase):
         self.assertEqual('g', wanted.group)
         self.assertIsNone(request().group)
 
-    def test_servers_join_one_group(self):
+    def test_second_server_group_is_refused(self):
         for bad in (['a', 'b'], [], ['a', 'a'], 'a', None, [None], ['a\0'],
                     ['x' * 256]):
             error = self.assertRaises(
@@ -149,7 +149,7 @@ class TestParseZone(base.TestCase):
 class TestChecks(base.TestCase):
 
     @hypothesis.given(strategies.text(max_size=300))
-    def test_text_is_taken_if_it_can_be_shown(self, text):
+    def test_printable_text_is_accepted(self, text):
         good = text.isprintable() and text.strip() and len(text) <= 255
         try:
             validation.check_text('here', 'field', text)
@@ -159,7 +159,7 @@ class TestChecks(base.TestCase):
         else:
             self.assertTrue(good)
 
-    def test_choice_is_taken_if_it_is_one(self):
+    def test_unknown_choice_is_refused_with_the_choices(self):
         validation.check_choice('here', 'field', 'b', ('a', 'b'))
         for bad in (*hostile.NAMES, 'A', 'ab', 'c'):
             error = self.assertRaises(
@@ -171,7 +171,7 @@ class TestChecks(base.TestCase):
             self.assertLess(len(str(error)), 120)
 
     @hypothesis.given(strategies.integers(-5, 15))
-    def test_count_is_taken_if_it_is_within_its_bounds(self, count):
+    def test_count_within_the_bounds_is_accepted(self, count):
         try:
             validation.check_count('here', 'field', count, 10, least=2)
         except exception.InvalidField as exc:
@@ -200,7 +200,7 @@ class TestBlockDevices(base.TestCase):
             check_devices(devices, several=False)
         check_devices([IMAGE, SNAPSHOT], several=True)
 
-    def test_value_that_is_no_list_of_mappings_is_refused(self):
+    def test_devices_of_another_type_are_refused(self):
         for devices in ({}, 'x', None, 3, (LOCAL,) * 65):
             self.assertRefused(devices, '')
         for device in 'x', None, {**LOCAL, 'id': 1}, {1: 2}:
@@ -233,7 +233,7 @@ class TestBlockDevices(base.TestCase):
                 ('tag', ''), ('delete_on_termination', 'yes')):
             self.assertRefused([{**LOCAL, name: wrong}], f'[0].{name}')
 
-    def test_field_that_is_not_used_is_refused(self):
+    def test_unused_field_is_refused(self):
         for device, name in (
                 (LOCAL, 'image_id'), (IMAGE, 'volume_id'),
                 (VOLUME, 'snapshot_id'), (SNAPSHOT, 'image_id'),
@@ -250,7 +250,7 @@ class TestBlockDevices(base.TestCase):
         del copy['boot_index']
         self.assertRefused([copy], '[0].boot_index')
 
-    def test_servers_boot_from_one_image(self):
+    def test_boot_image_other_than_the_server_image_is_refused(self):
         for image_ref, device in (
                 ('i', IMAGE), (None, IMAGE), ('other', VOLUME),
                 ('other', {**IMAGE, 'boot_index': 1})):
@@ -270,6 +270,6 @@ class TestBlockDevices(base.TestCase):
 
         self.assertRefused([IMAGE, {**LOCAL, 'boot_index': 0}], '')
 
-    def test_volume_goes_to_one_server_only(self):
+    def test_volume_of_several_servers_is_refused(self):
         self.assertRefused(
             [LOCAL, VOLUME], '[1].source_type', several=True)
