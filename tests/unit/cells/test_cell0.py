@@ -113,7 +113,7 @@ class TestCell0(base.TestCase):
             (action.instance_uuid, action.action, action.message,
              action.request_id))
 
-    def test_nothing_to_bury_is_nothing(self):
+    def test_empty_burial_buries_no_server(self):
         self.assertEqual(set(), self.bury([]))
 
     def test_burying_twice_is_burying_once(self):
@@ -131,7 +131,7 @@ class TestCell0(base.TestCase):
         self.assertEqual('No valid host was found. There are none.',
                          self.rows(models.instance_faults)[0].message)
 
-    def test_several_that_bury_at_once_bury_once(self):
+    def test_concurrent_burials_of_a_server_leave_a_single_record(self):
         made = self.accept(5)
         uuids = {each.uuid for each in made}
 
@@ -141,7 +141,7 @@ class TestCell0(base.TestCase):
         self.assertEqual(5, len(self.rows(models.instance_faults)))
         self.assertEqual(5, len(self.rows(models.instance_actions)))
 
-    def test_build_that_has_a_cell_is_left_alone(self):
+    def test_build_with_a_cell_is_not_buried(self):
         east = self.add_cell('east')
         made = self.accept(2)
         mine, other = (each.uuid for each in made)
@@ -156,7 +156,7 @@ class TestCell0(base.TestCase):
         self.assertEqual({other}, self.visible())
         self.assertEqual('building', made[0].vm_state)
 
-    def test_build_that_its_user_deleted_is_left_alone(self):
+    def test_deleted_build_is_not_buried(self):
         made = self.accept(2)
         gone, kept = (each.uuid for each in made)
         self.delete(gone)
@@ -166,7 +166,7 @@ class TestCell0(base.TestCase):
         self.assertIsNone(self.cell_of(gone))
         self.assertEqual({kept}, self.visible())
 
-    def test_one_that_is_deleted_meanwhile_leaves_nothing_visible(self):
+    def test_build_deleted_during_its_burial_is_invisible(self):
         made = self.accept(2)
         gone, kept = (each.uuid for each in made)
         self.during('INSERT INTO instances', lambda: self.delete(gone))
@@ -176,7 +176,7 @@ class TestCell0(base.TestCase):
         self.assertEqual({kept}, self.visible())
         self.assertIsNone(self.request_of(gone))
 
-    def test_one_that_another_conductor_gave_a_cell_is_not_in_two(self):
+    def test_build_moved_to_a_cell_during_its_burial_stays_in_the_cell(self):
         east = self.add_cell('east')
         made = self.accept(2)
         taken, kept = (each.uuid for each in made)
@@ -198,7 +198,7 @@ class TestCell0(base.TestCase):
         # No trace keeps it from lying here if that fails too.
         self.assertEqual(1, len(self.rows(models.instances)))
 
-    def test_request_that_another_conductor_leases_is_left_to_it(self):
+    def test_request_leased_by_another_conductor_stays(self):
         made = self.accept(2)
         uuids = [each.uuid for each in made]
 
@@ -239,7 +239,7 @@ class TestCell0(base.TestCase):
             {each.uuid: each.display_name
              for each in self.rows(models.instances)})
 
-    def test_deletions_that_race_with_the_burial_win(self):
+    def test_deletions_concurrent_with_the_burial_win(self):
         made = self.accept(10)
         deleted = [each.uuid for each in made[::2]]
 
@@ -250,7 +250,7 @@ class TestCell0(base.TestCase):
         self.assertEqual(
             {each.uuid for each in made} - set(deleted), self.visible())
 
-    def test_burial_that_was_broken_off_can_be_finished(self):
+    def test_interrupted_burial_can_be_finished(self):
         for statement in ('INSERT INTO instances',
                           'INSERT INTO instance_faults',
                           'DELETE FROM build_requests'):
@@ -268,7 +268,7 @@ class TestCell0(base.TestCase):
             self.assertIn(uuid, self.visible())
         self.assertEqual(3, len(self.rows(models.instance_faults)))
 
-    def test_without_cell0_everything_stays_as_it_was(self):
+    def test_burial_without_cell0_changes_no_row(self):
         made = self.accept(1)
         self.write(self.database, lambda connection: connection.execute(
             sa.text('DELETE FROM cell_mappings')))
@@ -282,7 +282,7 @@ class TestCell0(base.TestCase):
                          (made[0].vm_state, made[0].host))
         self.assertEqual(set(), self.visible())
 
-    def test_cell0_that_cannot_be_written_leaves_the_request(self):
+    def test_failed_write_to_cell0_keeps_the_request(self):
         made = self.accept(1)
         self.write(self.grave, lambda connection: connection.execute(
             sa.text('ALTER TABLE instances RENAME TO away')))
@@ -393,7 +393,7 @@ class TestRecord(RecordCase):
             (event.event, event.result, event.host, event.details,
              event.traceback))
 
-    def test_change_that_came_before_is_in_the_record(self):
+    def test_change_before_the_burial_is_in_the_record(self):
         made = self.accept()
         self.revise(made.uuid, 'new', 'b')
 
@@ -401,7 +401,7 @@ class TestRecord(RecordCase):
 
         self.assertEqual(('new', ['b'], 1), self.lying(made.uuid))
 
-    def test_change_while_it_is_written_is_corrected(self):
+    def test_change_during_the_burial_is_in_the_record(self):
         made = self.accept()
         uuid = made.uuid
         self.during(
@@ -413,7 +413,7 @@ class TestRecord(RecordCase):
         self.assertEqual(('new', ['b'], 1), self.lying(uuid))
         self.assertIsNone(self.request_of(uuid))
 
-    def test_no_request_goes_if_one_cannot_be_corrected(self):
+    def test_failed_correction_of_a_record_keeps_all_requests(self):
         """What is tried again alone could be built alone."""
         changed, other = self.accept(), self.accept()
         self.during('INSERT INTO instance_faults',
@@ -484,7 +484,7 @@ class TestRecord(RecordCase):
             self.bury(made)
             waiting[0].result(60)
 
-    def test_record_that_another_conductor_wrote_stays(self):
+    def test_record_of_another_conductor_stays(self):
         """Its user may have changed it since, and it lies here for good."""
         made = self.accept()
         uuid = made.uuid
@@ -568,7 +568,7 @@ class TestRecord(RecordCase):
 
 class TestCell0Away(RecordCase):
 
-    def test_request_says_why_it_failed_and_why_it_is_there(self):
+    def test_request_has_the_failures_of_the_build_and_of_cell0(self):
         made = self.accept()
         self.write(self.grave, lambda connection: connection.execute(
             sa.text('ALTER TABLE instances RENAME TO away')))
@@ -580,7 +580,7 @@ class TestCell0Away(RecordCase):
             'which cannot be written now.',
             self.request_of(made.uuid).failure)
 
-    def test_cell0_that_is_not_mapped_is_named(self):
+    def test_request_has_the_failure_of_an_unmapped_cell0(self):
         made, others = self.accept(), self.accept('other')
         self.write(self.database, lambda connection: connection.execute(
             sa.text('DELETE FROM cell_mappings')))
@@ -599,7 +599,7 @@ class TestCell0Away(RecordCase):
 EVENT = 'compute_task.build_instances.error'
 
 
-class TestTold(base.TestCase):
+class TestNotifications(base.TestCase):
 
     def setUp(self):
         super().setUp()
@@ -624,7 +624,7 @@ class TestTold(base.TestCase):
     def lies(self, uuid):
         return self.read(self.grave, instances.get, uuid) is not None
 
-    def test_each_is_notified_with_its_request_and_the_reason(self):
+    def test_each_server_is_notified_with_its_request_and_reason(self):
         made = self.accept(2)
         one, other = (each.uuid for each in made)
 

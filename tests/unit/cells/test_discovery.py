@@ -69,13 +69,13 @@ class TestMapHost(DiscoveryCase):
         self.assertEqual('[database] connection', error.field)
         self.assertEqual({}, self.mapped('a'))
 
-    def test_host_is_mapped_as_often_as_one_likes(self):
+    def test_repeated_mapping_of_a_host_succeeds(self):
         for _ in range(2):
             self.discovery.map_host(self.east, 'a')
 
         self.assertEqual({'a': 'east'}, self.mapped('a'))
 
-    def test_host_of_another_cell_is_an_error_that_names_both(self):
+    def test_host_of_another_cell_is_refused_with_the_cells(self):
         self.discovery.map_host(self.east, 'a')
 
         error = self.assertRaises(
@@ -97,7 +97,7 @@ class TestMapHost(DiscoveryCase):
         self.assertEqual({'a': 'east', 'b': 'west'},
                          {host: cell.name for host, cell in owners.items()})
 
-    def test_cells_that_race_for_a_host_agree_on_one(self):
+    def test_concurrent_mappings_of_a_host_agree_on_a_cell(self):
         outcomes = racing.race(
             *[lambda: self.discovery.map_host(self.east, 'a')] * 3,
             *[lambda: self.discovery.map_host(self.west, 'a')] * 3)
@@ -144,7 +144,7 @@ class TestAdopt(DiscoveryCase):
         # It is asked about until it has a name of its own.
         self.assertEqual(['a'], self.unmapped(self.west))
 
-    def test_nothing_to_adopt_is_no_owner(self):
+    def test_empty_adoption_returns_no_owner(self):
         self.assertEqual({}, self.adopt(self.east))
 
 
@@ -188,7 +188,7 @@ class TestDiscover(DiscoveryCase):
         self.assertEqual(['b'], self.discover())
         self.assertEqual([], self.unmapped(self.east))
 
-    def test_cell_that_is_new_is_seen_at_once(self):
+    def test_new_cell_is_discovered_at_once(self):
         self.discover()
         north = self.add_cell('north')
         self.add_nodes(north, 'a')
@@ -203,7 +203,7 @@ class TestDiscover(DiscoveryCase):
 
         self.assertIn('Skipping cell0, which has no hosts.', self.lines)
 
-    def test_one_cell_can_be_asked_alone(self):
+    def test_discovery_is_limited_to_a_cell(self):
         self.add_nodes(self.east, 'a')
         self.add_nodes(self.west, 'b')
 
@@ -211,11 +211,11 @@ class TestDiscover(DiscoveryCase):
 
         self.assertEqual({'b': 'west'}, self.mapped('a', 'b'))
 
-    def test_cell_that_does_not_exist_is_an_error(self):
+    def test_unknown_cell_is_an_error(self):
         self.assertRaises(exception.CellMappingNotFound, self.discover,
                           samples.uuids(1)[0])
 
-    def test_host_in_two_cells_is_an_error_and_the_others_are_mapped(self):
+    def test_host_in_two_cells_is_an_error_after_the_other_mappings(self):
         self.add_nodes(self.east, 'a', 'b')
         self.add_nodes(self.west, 'b', 'c')
 
@@ -250,7 +250,7 @@ class TestDiscover(DiscoveryCase):
         self.assertEqual(('a', self.west.identity), (error.host, error.cell))
         self.assertEqual({'a': 'east', 'b': 'west'}, self.mapped('a', 'b'))
 
-    def test_cell_that_fails_does_not_keep_the_others_hosts(self):
+    def test_hosts_are_mapped_in_spite_of_a_failed_cell(self):
         self.write(
             self.targets.database(self.east), lambda connection:
             connection.execute(sa.text('DROP TABLE compute_nodes')))
@@ -260,7 +260,7 @@ class TestDiscover(DiscoveryCase):
 
         self.assertEqual({'a': 'west'}, self.mapped('a'))
 
-    def test_several_that_discover_at_once_map_each_host_once(self):
+    def test_concurrent_discoveries_map_each_host_once(self):
         hosts = [f'host{number}' for number in range(20)]
         self.add_nodes(self.east, *hosts[:10])
         self.add_nodes(self.west, *hosts[10:])
@@ -300,7 +300,7 @@ class TestPeriodicDiscovery(test_discovery.DiscoveryCase):
         self.assertEqual({'e1': 'east', 'w1': 'west'},
                          self.mapped('e1', 'w1'))
 
-    def test_leader_that_is_late_by_half_a_period_leads_still(self):
+    def test_leader_stays_leader_up_to_half_a_period_late(self):
         self.a.run()
         self.clock.advance(14.9)
         self.add_nodes(self.east, 'e1')
@@ -309,7 +309,7 @@ class TestPeriodicDiscovery(test_discovery.DiscoveryCase):
 
         self.assertEqual(['e1'], self.a.run())
 
-    def test_another_one_maps_hosts_when_the_leader_ended(self):
+    def test_another_scheduler_leads_after_the_lease(self):
         self.a.run()
         self.add_nodes(self.east, 'e1')
         self.clock.advance(15)
@@ -332,7 +332,7 @@ class TestPeriodicDiscovery(test_discovery.DiscoveryCase):
         for cell in (self.east, self.west):
             self.assertIn(cell.identity, self.logs.output)
 
-    def test_cell_that_fails_holds_up_no_other(self):
+    def test_period_maps_hosts_in_spite_of_a_failed_cell(self):
         self.add_cell('broken', database_connection='sqlite:////nowhere/x')
         self.add_nodes(self.west, 'w1')
 

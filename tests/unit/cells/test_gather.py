@@ -198,7 +198,7 @@ class TestGatherer(base.TestCase):
         self.assertEqual({}, gathered.failures)
         self.assertEqual(set(), gathered.silent)
 
-    def test_cell_that_cannot_be_aimed_at_is_a_failure_of_its_own(self):
+    def test_cell_with_an_invalid_url_fails_alone(self):
         gatherer = self.make(threads=2, cells=2)
         self.mapped[0].database_connection = 'nothing'
 
@@ -208,7 +208,7 @@ class TestGatherer(base.TestCase):
         self.assertIsInstance(gathered.failures[self.mapped[0].uuid],
                               exception.ConfigurationInvalid)
 
-    def test_cell_that_hangs_is_silent_after_its_deadline(self):
+    def test_hanging_cell_is_silent_after_the_deadline(self):
         gatherer = self.make(threads=4, cells=4)
         self.world.hanging = {self.mapped[2].identity}
         self.world.failing = {self.mapped[0].identity}
@@ -219,7 +219,7 @@ class TestGatherer(base.TestCase):
         self.assertEqual({self.mapped[0].uuid}, gathered.failures.keys())
         self.assertEqual({self.mapped[2].uuid}, gathered.silent)
 
-    def test_cell_that_hangs_leaves_the_other_threads_to_the_others(self):
+    def test_hanging_cell_blocks_a_single_thread(self):
         gatherer = self.make(threads=2, cells=9)
         self.world.hanging = {self.mapped[0].identity}
 
@@ -228,7 +228,7 @@ class TestGatherer(base.TestCase):
         self.assertEqual(self.names(*range(2, 10)), gathered.results)
         self.assertEqual({self.mapped[0].uuid}, gathered.silent)
 
-    def test_cell_that_hangs_is_silent_at_once_the_next_time(self):
+    def test_hanging_cell_is_silent_at_once_in_the_next_call(self):
         gatherer = self.make(threads=2, cells=2)
         hanging = self.mapped[0]
         self.world.hanging = {hanging.identity}
@@ -243,7 +243,7 @@ class TestGatherer(base.TestCase):
         self.assertEqual({hanging.uuid}, self.ask(
             gatherer, [hanging]).silent)
 
-    def test_cell_is_heard_again_when_it_has_answered(self):
+    def test_cell_is_queried_again_after_its_late_answer(self):
         gatherer = self.make(threads=2, cells=2)
         self.world.hanging = {self.mapped[0].identity}
         self.ask_while_time_runs_out(gatherer, 1)
@@ -252,7 +252,7 @@ class TestGatherer(base.TestCase):
 
         self.assertEqual(self.names(1, 2), self.ask(gatherer).results)
 
-    def test_every_thread_that_hangs_does_not_hang_the_caller(self):
+    def test_deadline_holds_while_all_threads_hang(self):
         gatherer = self.make(threads=2, cells=5)
         hanging = {cell.identity for cell in self.mapped[:2]}
         self.world.hanging = hanging
@@ -263,7 +263,7 @@ class TestGatherer(base.TestCase):
                          gathered.silent)
         self.assertEqual(hanging, set(self.world.asked))
 
-    def test_threads_that_hang_elsewhere_do_not_hang_the_caller(self):
+    def test_deadline_holds_while_threads_hang_elsewhere(self):
         gatherer = self.make(threads=1, cells=3, timeout_s=0.01)
         self.executor.submit(self.world.hang)
 
@@ -285,7 +285,7 @@ class TestGatherer(base.TestCase):
 
         self.assertEqual(self.names(1), self.ask(gatherer).results)
 
-    def test_cells_that_were_not_asked_are_asked_the_next_time(self):
+    def test_unqueried_cells_are_queried_in_the_next_call(self):
         gatherer = self.make(threads=1, cells=3)
         self.world.hanging = {self.mapped[0].identity}
         self.ask_while_time_runs_out(gatherer, 0)
@@ -301,7 +301,7 @@ class TestGatherer(base.TestCase):
         failures = gatherer.call('other', lambda: {}['key'], 1).failures
         self.assertIsInstance(failures['other'], KeyError)
 
-    def test_other_database_that_hangs_is_silent_at_its_own_deadline(self):
+    def test_hanging_other_database_is_silent_at_its_own_deadline(self):
         gatherer = self.make(threads=2, cells=0, timeout_s=DEADLINE_S)
 
         def hang():

@@ -53,13 +53,13 @@ class TestOverCells(base.TestCase):
 
         self.assertEqual(2, self.lowest().version)
 
-    def test_nothing_is_known_without_hosts_that_tell_theirs(self):
+    def test_lowest_version_is_unknown_without_reported_versions(self):
         self.add('one', 0)
         self.add('two')
 
         self.assertEqual(compute.Lowest(), self.lowest())
 
-    def test_cell_that_is_down_is_left_out_and_named(self):
+    def test_down_cell_is_omitted_and_logged(self):
         self.add('one', 3)
         down = self.add_cell(
             'two', database_connection='sqlite:////nowhere/at/all.sqlite')
@@ -69,7 +69,7 @@ class TestOverCells(base.TestCase):
         self.assertIn(f'Cell {down.identity} does not answer: '
                       'DatabaseUnreachable', self.logs.output)
 
-    def test_cell_that_hangs_does_not_hang_the_others(self):
+    def test_hanging_cell_is_omitted_and_logged(self):
         # It takes who connects, and never says a word.
         listening = socket.create_server(('127.0.0.1', 0))
         self.addCleanup(listening.close)

@@ -39,11 +39,11 @@ class MaintenanceCase(base.TestCase):
         self.discovery = discovery.Discovery(
             self.database, self.cells, self.targets, self.clock)
 
-    def there(self, cell, query, *args, **kwargs):
+    def query(self, cell, query, *args, **kwargs):
         return self.write(self.targets.database(cell), query, *args, **kwargs)
 
     def add_host(self, cell, host):
-        self.there(cell, compute_nodes.save, samples.uuids(1)[0], host, host,
+        self.query(cell, compute_nodes.save, samples.uuids(1)[0], host, host,
                    samples.NODE, samples.NOW)
         self.discovery.discover(cell.uuid)
 
@@ -52,7 +52,7 @@ class MaintenanceCase(base.TestCase):
         samples.accept(self.database, uuids)
         self.write(self.database, instance_mappings.decide, uuids, cell.id,
                    samples.NOW)
-        self.there(cell, instances.create, [samples.instance(uuid, **fields)],
+        self.query(cell, instances.create, [samples.instance(uuid, **fields)],
                    samples.NOW)
         self.write(self.database, build_requests.delete, uuids)
         return uuid
@@ -100,7 +100,7 @@ class TestCreate(MaintenanceCase):
 
         self.assertEqual(5, len(self.cells.all()))
 
-    def test_tables_of_others_are_refused(self):
+    def test_database_with_foreign_tables_is_refused(self):
         for url, found in (
                 (self.database.url, 'the tables of the API schema'),
                 (self.sqlite('CREATE TABLE instances (id INTEGER)',
@@ -109,7 +109,7 @@ class TestCreate(MaintenanceCase):
             self.assertIn(found, self.refused(
                 exception.WrongDatabase, database_connection=url))
 
-    def test_database_of_another_cell_is_refused_however_it_is_written(self):
+    def test_database_of_another_cell_is_refused_in_each_notation(self):
         url = self.east.database_connection
         path = pathlib.Path(url.removeprefix('sqlite:///'))
         for other in (url, f'{url}?timeout=3',
@@ -121,7 +121,7 @@ class TestCreate(MaintenanceCase):
                 exception.CellMappingExists, self.maintenance.update,
                 self.west.uuid, {'database_connection': other})
 
-    def test_cell_that_is_down_keeps_no_other_from_being_mapped(self):
+    def test_cell_is_created_while_another_cell_is_down(self):
         self.maintenance.update(
             self.east.uuid, {'database_connection': GONE})
 
@@ -129,7 +129,7 @@ class TestCreate(MaintenanceCase):
 
         self.assertEqual(['cell0', 'east', 'new', 'west'], self.names())
 
-    def test_braces_are_those_of_fields(self):
+    def test_braces_without_a_field_are_refused(self):
         for field, url in (
                 ('transport_url', 'rabbit://u:{pass}@host/'),
                 ('transport_url', 'rabbit://u:p{@host/'),
@@ -142,8 +142,7 @@ class TestCreate(MaintenanceCase):
         self.assertIn('only cell0 can have none', self.refused(
             exception.InvalidField, transport_url='none:///'))
 
-    def test_virtual_host_of_another_cell_is_refused_however_it_is_written(
-            self):
+    def test_virtual_host_of_another_cell_is_refused(self):
         def urls(*texts):
             return [f'rabbit://{text}' for text in texts]
 
@@ -218,8 +217,8 @@ class TestDeleteHost(MaintenanceCase):
         self.assertEqual(['a'], self.discovery.discover())
         self.assertEqual({'a': 'east'}, self.hosts())
 
-    def test_host_of_another_name_may_take_its_place(self):
-        self.there(self.west, compute_nodes.save, samples.uuids(1)[0], 'a',
+    def test_deleted_host_can_be_mapped_to_another_cell(self):
+        self.query(self.west, compute_nodes.save, samples.uuids(1)[0], 'a',
                    'a', samples.NODE, samples.NOW)
         self.assertRaises(
             exception.HostMappingExists, self.discovery.discover)
@@ -228,7 +227,7 @@ class TestDeleteHost(MaintenanceCase):
 
         self.assertEqual(['a'], self.discovery.discover(self.west.uuid))
 
-    def test_host_that_is_in_use_or_not_there_stays(self):
+    def test_host_in_use_or_unknown_is_refused(self):
         self.add_server(self.east, host='a')
         for kind, cell, host in (
                 (exception.HostInUse, self.east.uuid, 'a'),
@@ -238,7 +237,7 @@ class TestDeleteHost(MaintenanceCase):
             self.assertRaises(
                 kind, self.maintenance.delete_host, cell, host)
         self.assertEqual({'a': 'east'}, self.hosts())
-        self.assertEqual([], self.there(
+        self.assertEqual([], self.query(
             self.east, compute_nodes.list_unmapped))
 
 
@@ -249,14 +248,14 @@ class TestDelete(MaintenanceCase):
             exception.CellInUse, self.maintenance.delete, self.east.uuid,
             force).by
 
-    def test_cell_without_anything_goes(self):
+    def test_unused_cell_is_deleted(self):
         self.assertEqual([], self.maintenance.delete(self.east.uuid))
 
         self.assertEqual(['cell0', 'west'], self.names())
         self.assertRaises(
             exception.CellMappingNotFound, self.cells.get, self.east.uuid)
 
-    def test_cell_with_hosts_goes_by_force_and_they_are_found_again(self):
+    def test_hosts_of_a_deleted_cell_are_discovered_again(self):
         self.add_host(self.east, 'a')
         self.assertEqual(exception.CellInUse.HOSTS, self.in_use())
 
@@ -295,7 +294,7 @@ class TestDelete(MaintenanceCase):
 
         self.assertEqual(['cell0', 'west'], self.names())
 
-    def test_cell_that_is_decided_on_meanwhile_stays(self):
+    def test_deletion_and_decision_exclude_each_other(self):
         uuids = samples.uuids(8)
         samples.accept(self.database, uuids)
 
@@ -362,7 +361,7 @@ class TestDeleteLost(MaintenanceCase):
         self.assertEqual({other}, set(self.read(
             self.database, instance_mappings.get_many, [*uuids, other])))
 
-    def test_cell_that_answers_is_not_lost(self):
+    def test_answering_cell_is_not_lost(self):
         self.lose(self.west.database_connection + '?timeout=9')
 
         for uuid in (self.west.uuid, self.east.uuid, objects.CELL0_UUID):
@@ -370,7 +369,7 @@ class TestDeleteLost(MaintenanceCase):
         self.assertRaises(exception.CellMappingNotFound,
                           self.maintenance.find_losses, UNKNOWN)
 
-    def test_file_that_was_deleted_is_lost(self):
+    def test_cell_with_a_deleted_file_is_lost(self):
         self.lose(self.east.database_connection + '.gone')
 
         self.assertIn('does not exist', self.maintenance.find_losses(
@@ -405,11 +404,11 @@ class TestInstanceMapper(base.TestCase):
 
     def add(self, count, cell=None, **fields):
         uuids = samples.uuids(count)
-        self.there(cell or self.cell, instances.create, [
+        self.query(cell or self.cell, instances.create, [
             samples.instance(uuid, **fields) for uuid in uuids], samples.NOW)
         return uuids
 
-    def there(self, cell, query, *args):
+    def query(self, cell, query, *args):
         return self.write(self.targets.database(cell), query, *args)
 
     def mapped(self, uuids):
@@ -418,7 +417,7 @@ class TestInstanceMapper(base.TestCase):
     def test_instances_are_mapped_with_the_data_of_their_rows(self):
         mine, theirs = self.add(2), self.add(1, project_id='other')
         [gone] = self.add(1)
-        self.there(self.cell, samples.put, gone, {'deleted': 4})
+        self.query(self.cell, samples.put, gone, {'deleted': 4})
 
         self.assertEqual((4, False), self.mapper.map(self.cell.uuid))
 
@@ -438,7 +437,7 @@ class TestInstanceMapper(base.TestCase):
         samples.accept(self.database, [moved])
         self.write(self.database, instance_mappings.decide, [moved],
                    self.other.id, samples.NOW)
-        self.there(self.cell, instances.create, [samples.instance(moved)],
+        self.query(self.cell, instances.create, [samples.instance(moved)],
                    samples.NOW)
 
         self.assertEqual((0, False), self.mapper.map(self.cell.uuid))
@@ -446,7 +445,7 @@ class TestInstanceMapper(base.TestCase):
         self.assertEqual(
             'west', self.mapped([moved])[moved].cell_mapping.name)
 
-    def test_runs_of_a_few_go_on_where_the_last_one_ended(self):
+    def test_bounded_run_continues_the_last_run(self):
         uuids = self.add(5)
 
         runs = [self.mapper.map(self.cell.uuid, 2) for _ in range(4)]
@@ -468,7 +467,7 @@ class TestInstanceMapper(base.TestCase):
             [maintenance.BATCH, 2 * maintenance.BATCH, len(uuids)],
             told)
 
-    def test_cell_that_is_not_there_is_named(self):
+    def test_unknown_cell_is_an_error(self):
         unknown = samples.uuids(1)[0]
         self.assertIn(unknown, str(self.assertRaises(
             exception.CellMappingNotFound, self.mapper.map, unknown)))
@@ -477,8 +476,8 @@ class TestInstanceMapper(base.TestCase):
         verdict = maintenance.MappingVerdict
         [alive], [gone], [lost] = self.add(1), self.add(1), self.add(1)
         self.mapper.map(self.cell.uuid)
-        self.there(self.cell, samples.put, gone, {'deleted': 7})
-        self.there(self.cell, instances.purge, [lost])
+        self.query(self.cell, samples.put, gone, {'deleted': 7})
+        self.query(self.cell, instances.purge, [lost])
         [waiting] = samples.uuids(1)
         samples.accept(self.database, [waiting])
 

@@ -56,7 +56,7 @@ class TestCellRegistry(base.TestCase):
             [f'east ({first.uuid[:8]})', f'east ({second.uuid[:8]})', 'west'],
             self.names())
 
-    def test_caller_can_ask_for_cells_that_are_newer(self):
+    def test_cells_are_read_within_the_given_age(self):
         self.add_cell('east')
         self.names()
         self.add_cell('west')
@@ -92,7 +92,7 @@ class TestCellRegistry(base.TestCase):
         self.assertEqual(
             ['west'], [cell.name for cell in self.cells.enabled()])
 
-    def test_cell_that_is_gone_is_forgotten(self):
+    def test_deleted_cell_is_unknown_after_a_refresh(self):
         east = self.add_cell('east')
         self.names()
         self.write(self.database, lambda connection: connection.execute(
@@ -111,14 +111,14 @@ class TestCellRegistry(base.TestCase):
         self.assertEqual('east', self.cells.get(cell.uuid).name)
         self.assertEqual(['east'], self.names())
 
-    def test_cell0_that_was_mapped_late_is_found_at_once(self):
+    def test_cell0_is_found_at_once_after_its_mapping(self):
         self.assertRaises(exception.CellMappingNotFound, self.cells.cell0)
 
         self.add_cell0()
 
         self.assertEqual(objects.CELL0_UUID, self.cells.cell0().uuid)
 
-    def test_cell_that_does_not_exist_is_an_error_that_names_it(self):
+    def test_unknown_cell_is_an_error_with_its_uuid(self):
         uuid, = samples.uuids(1)
 
         error = self.assertRaises(
@@ -126,7 +126,7 @@ class TestCellRegistry(base.TestCase):
 
         self.assertEqual(uuid, error.uuid)
 
-    def test_threads_that_wait_for_one_read_do_not_read_again(self):
+    def test_waiting_threads_share_a_read(self):
         self.add_cell('east')
         self.names()
         self.clock.advance(60.0)

@@ -53,7 +53,7 @@ class TestHeartbeat(base.TestCase):
         heartbeat.report()
         self.assertEqual(['up'], [row.state for row in self.rows()])
 
-    def test_deleted_service_reports_as_a_new_one(self):
+    def test_deleted_service_reports_with_a_new_uuid(self):
         cell0 = self.targets.database(self.add_cell0())
         heartbeat = self.heartbeat()
         heartbeat.report()

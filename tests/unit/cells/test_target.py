@@ -31,7 +31,7 @@ class TestTargets(base.TestCase):
         self.assertIs(self.transports.get(cell.transport_url),
                       cell_context.cell.transport)
 
-    def test_context_is_a_new_one_of_the_same_request(self):
+    def test_aimed_context_is_a_copy_of_the_request(self):
         cell = self.add_cell('east')
 
         cell_context = self.targets.target_cell(self.context, cell)
@@ -67,7 +67,7 @@ class TestTargets(base.TestCase):
             self.assertIsNone(cell_context.cell.transport)
             self.assertIsNotNone(cell_context.cell.database)
 
-    def test_cell_without_a_transport_does_not_get_another_ones(self):
+    def test_cell_without_a_transport_is_an_error(self):
         cell = self.add_cell('east', transport_url='')
 
         error = self.assertRaises(
@@ -77,7 +77,7 @@ class TestTargets(base.TestCase):
 
         self.assertIn(cell.identity, str(error))
 
-    def test_urls_that_cannot_be_opened_are_errors_without_passwords(self):
+    def test_invalid_urls_are_errors_without_passwords(self):
         for field, url in (
                 ('transport_url', f'nothing://u:{SECRET}@h/'),
                 ('transport_url', f'rabbit://u:{SECRET}@h:port/'),
@@ -113,7 +113,7 @@ class TestTargets(base.TestCase):
         self.assertIs(transports.get(f'local://{self.world}/east'),
                       cell_context.transport)
 
-    def test_template_without_a_configured_url_is_an_error_that_says_so(self):
+    def test_template_without_a_configured_url_is_an_error(self):
         cell = self.add_cell('east', database_connection='sqlite:///{path}')
 
         error = self.assertRaises(exception.ConfigurationInvalid,
@@ -152,7 +152,7 @@ class TestFill(TestCase):
         self.assertEqual('sqlite:////srv/main.sqlite', self.fill(
             'sqlite:///{path}', 'sqlite:////srv/main.sqlite'))
 
-    def test_part_that_the_own_url_lacks_is_named(self):
+    def test_missing_part_of_the_own_url_is_an_error(self):
         for field in ('username', 'password', 'hostname', 'port',
                       'hostname2'):
             error = self.assertRaises(
@@ -162,18 +162,18 @@ class TestFill(TestCase):
             self.assertIn('[DEFAULT] transport_url: the URL has no '
                           f'{field}, which', str(error))
 
-    def test_query_that_the_own_url_lacks_is_empty(self):
+    def test_missing_query_of_the_own_url_is_empty(self):
         self.assertEqual('x//h/?', self.fill('x//h/?{query}', 'rabbit://h'))
 
     @hypothesis.given(_TEXT)
-    def test_url_without_fields_is_as_it_was(self, text):
+    def test_url_without_fields_is_unchanged(self, text):
         self.assertEqual(text, target.fill(
             text, lambda: self.fail('asked'), 'option'))
 
 
 class TestCheck(TestCase):
 
-    def test_fields_and_nothing_else_are_in_braces(self):
+    def test_only_fields_are_accepted_in_braces(self):
         for good in ('rabbit://u:p@h/v', 'rabbit://u:%7B@h/v',
                      '{scheme}://{username2}:{password2}@{hostname2}/x'):
             target.check(good, 'transport_url')
