@@ -304,7 +304,7 @@ class TestCase(base.TestCase):
                    for each in report.repaired))
         self.assertClean()
 
-    def assertLeft(self, *expected):
+    def assertKept(self, *expected):
         """Check that findings remain after a repair."""
         self.assertFound(*expected)
         report = self.assertFound(*expected, fix=True)

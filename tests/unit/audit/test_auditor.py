@@ -15,14 +15,14 @@ from tests.unit.db import samples
 
 class TestSettling(base.TestCase):
 
-    def test_what_has_settled_meanwhile_is_not_told(self):
+    def test_finding_gone_at_the_second_pass_is_not_reported(self):
         uuid = self.deleted()
         self.clock.meanwhile = lambda: self.claims.release([uuid])
 
         self.assertClean()
         self.assertEqual([base.SETTLE_S], self.clock.slept)
 
-    def test_what_went_wrong_meanwhile_is_not_told_yet(self):
+    def test_finding_new_at_the_second_pass_is_not_reported(self):
         first, second = self.deleted(), self.running('cell2', 'b1')
 
         def meanwhile():
@@ -37,7 +37,7 @@ class TestSettling(base.TestCase):
 
 class TestCellsDown(base.TestCase):
 
-    def test_cell_that_is_down_is_a_finding_and_its_servers_are_none(self):
+    def test_down_cell_is_a_finding_without_those_of_its_servers(self):
         self.running()
         # A leak, which only the cell knows.
         self.take(self.failed('cell1'), 'a1')
@@ -52,7 +52,7 @@ class TestCellsDown(base.TestCase):
 
         self.assertFound(('S2', 'cell-unreachable', cell, 'cell1'), fix=True)
 
-    def test_what_may_be_in_a_cell_that_is_down_is_not_buried(self):
+    def test_unmapped_server_is_not_buried_while_a_cell_is_down(self):
         uuid = self.accept()
         self.forget(uuid)
         self.take_down('cell2')
@@ -62,14 +62,14 @@ class TestCellsDown(base.TestCase):
 
         self.assertEqual(set(), self.rows(uuid))
 
-    def test_cell0_may_be_down_too(self):
+    def test_down_cell0_is_a_finding(self):
         self.failed()
         self.take_down('cell0')
 
         self.assertFound(('S2', 'cell-unreachable',
                           self.by_name['cell0'].uuid, 'cell0'), fix=True)
 
-    def test_cell_that_is_back_is_gone_through_by_the_next_audit(self):
+    def test_recovered_cell_is_checked_by_the_next_audit(self):
         leaked = self.deleted()
         self.take_down('cell1')
         self.audit()
@@ -77,14 +77,14 @@ class TestCellsDown(base.TestCase):
 
         self.assertFound(('S4', 'claim-leaked', leaked, 'cell1'))
 
-    def test_cell_that_is_back_at_the_second_look_is_no_finding(self):
+    def test_cell_recovered_at_the_second_pass_is_no_finding(self):
         self.take_down('cell1')
         self.clock.meanwhile = lambda: self.bring_back('cell1')
 
         self.assertClean()
         self.assertEqual([base.SETTLE_S], self.clock.slept)
 
-    def test_cell_that_fails_during_the_audit_is_a_finding(self):
+    def test_cell_with_a_failure_during_the_audit_is_a_finding(self):
         uuid = self.deleted()
         self.clock.meanwhile = lambda: self.take_down('cell1')
 
@@ -95,7 +95,7 @@ class TestCellsDown(base.TestCase):
             {(each.kind, each.of) for each in report.remaining
              if each.of != uuid})
 
-    def test_cell_that_fails_during_repairs_leaves_findings(self):
+    def test_cell_with_a_failure_during_repairs_is_a_finding(self):
         [provider] = samples.uuids(1)
         self.claims.set_inventory(
             provider, {'VCPU': claims_base.Inventory(4)})
@@ -119,7 +119,7 @@ class TestCellsDown(base.TestCase):
 
 class TestForeign(base.TestCase):
 
-    def test_claims_of_others_are_counted_and_left_alone(self):
+    def test_foreign_claims_are_counted_and_stay(self):
         self.running()
         rest = sorted(samples.uuids(3))
         for uuid in rest:
@@ -134,7 +134,7 @@ class TestForeign(base.TestCase):
 
 class TestCapacity(base.TestCase):
 
-    def test_claims_that_leaked_may_be_what_is_too_much(self):
+    def test_release_of_leaked_claims_repairs_overcommit(self):
         uuid = self.deleted()
         host = self.providers['a1']
         self.offer('cell1', 'a1', 0)
@@ -149,7 +149,7 @@ class TestCapacity(base.TestCase):
 
 class TestFigures(base.TestCase):
 
-    def test_store_that_counts_wrong_counts_anew(self):
+    def test_wrong_counters_of_the_store_are_repaired(self):
         self.running()
         host = self.providers['a1']
         self.claims._used[host]['VCPU'] = 3
@@ -168,7 +168,7 @@ class TestFigures(base.TestCase):
 
 class TestProviders(base.TestCase):
 
-    def test_capacity_that_is_not_its_nodes_is_found(self):
+    def test_capacity_other_than_the_nodes_is_found(self):
         host = self.providers['a1']
         self.claims.set_inventory(host, {
             'VCPU': claims_base.Inventory(6),
@@ -182,7 +182,7 @@ class TestProviders(base.TestCase):
 
         self.assertEqual([], report.repaired)
 
-    def test_reserved_and_ratio_are_a_part_of_what_a_node_offers(self):
+    def test_reserved_and_ratio_of_a_node_are_no_finding(self):
         self.write(self.cell('cell1'), compute_nodes.save, '', 'a1',
                    'node-a1', {'memory_mb_used': 48,
                                'ram_allocation_ratio': 1.5}, samples.NOW)
@@ -193,7 +193,7 @@ class TestProviders(base.TestCase):
 
         self.assertClean()
 
-    def test_provider_that_is_no_node_is_left(self):
+    def test_provider_without_a_node_stays(self):
         [lost, held] = samples.uuids(2)
         self.claims.set_inventory(lost, {'VCPU': claims_base.Inventory(4)})
         self.providers['gone'] = held
@@ -201,16 +201,16 @@ class TestProviders(base.TestCase):
         self.take(samples.uuids(1)[0], 'gone', VCPU=1)
         self.claims.set_inventory(held, {})
 
-        self.assertLeft(('S1', 'provider-unknown', lost, ''),
+        self.assertKept(('S1', 'provider-unknown', lost, ''),
                         ('S1', 'provider-unknown', held, ''),
                         ('S1', 'over-capacity:VCPU', held, ''))
 
-    def test_provider_that_gives_nothing_is_no_finding(self):
+    def test_provider_without_inventories_is_no_finding(self):
         self.claims.set_inventory(samples.uuids(1)[0], {})
 
         self.assertClean()
 
-    def test_provider_may_be_in_a_cell_that_is_down(self):
+    def test_unknown_provider_is_no_finding_while_a_cell_is_down(self):
         self.claims.set_inventory(
             samples.uuids(1)[0], {'VCPU': claims_base.Inventory(4)})
         self.take_down('cell1')
@@ -218,7 +218,7 @@ class TestProviders(base.TestCase):
         self.assertFound(('S2', 'cell-unreachable',
                           self.by_name['cell1'].uuid, 'cell1'), fix=True)
 
-    def test_host_that_comes_meanwhile_is_no_finding(self):
+    def test_host_added_during_the_audit_is_no_finding(self):
         [uuid] = samples.uuids(1)
         self.claims.set_inventory(uuid, {
             name: claims_base.Inventory(4 * amount)
@@ -234,7 +234,7 @@ class TestProviders(base.TestCase):
 
 class TestHosts(base.TestCase):
 
-    def test_host_whose_mapping_has_gone_is_left(self):
+    def test_host_without_its_mapping_is_reported_only(self):
         self.write(self.cell('cell1'), compute_nodes.mark_mapped,
                    [self.providers['a1']])
         table = host_mappings.models.host_mappings
@@ -242,17 +242,17 @@ class TestHosts(base.TestCase):
             table.delete()))
 
         # The others were never mapped, as far as their nodes say.
-        self.assertLeft(('S3', 'host-unmapped', 'a1', 'cell1'))
+        self.assertKept(('S3', 'host-unmapped', 'a1', 'cell1'))
 
-    def test_host_in_another_cell_than_it_is_mapped_to_is_left(self):
+    def test_host_outside_its_mapped_cell_is_reported_only(self):
         self.add_host('cell2', 'a1')
 
-        self.assertLeft(('S3', 'host-elsewhere', 'a1', 'cell2'))
+        self.assertKept(('S3', 'host-elsewhere', 'a1', 'cell2'))
 
 
 class TestStoreRecords(base.TestCase):
 
-    def test_record_that_cannot_be_read_is_named_and_stays(self):
+    def test_unreadable_record_is_reported_and_stays(self):
         uuid = self.running()
         provider = self.providers['a1']
         self.claims.problems = lambda: [claims_base.StoreProblem(
@@ -267,7 +267,7 @@ class TestStoreRecords(base.TestCase):
                          report.remaining[0].repair)
         self.assertEqual([uuid], [*self.claims.claims_of([uuid])])
 
-    def test_amounts_that_are_no_numbers_stop_no_audit(self):
+    def test_invalid_amounts_do_not_stop_the_audit(self):
         uuid, other = self.running(), self.running('cell2', 'b1')
         read, usages = self.claims.claims_of, self.claims.usages
 
@@ -291,7 +291,7 @@ class TestStoreRecords(base.TestCase):
             ('store-record', f'provider {self.providers["a2"]}')}, found)
         self.assertNotIn(other, [of for _, of in found])
 
-    def test_record_that_contradicts_another_is_mended(self):
+    def test_inconsistent_record_is_repaired(self):
         problems = [claims_base.StoreProblem('g/1', 'has a member too many')]
         self.claims.problems = lambda: list(problems)
         self.claims.mend = problems.clear
@@ -302,9 +302,9 @@ class TestStoreRecords(base.TestCase):
             [each.of for each in report.repaired], report.remaining))
 
 
-class TestGoingThrough(base.TestCase):
+class TestRun(base.TestCase):
 
-    def test_only_what_was_told_is_repaired(self):
+    def test_only_reported_findings_are_repaired(self):
         uuid = self.deleted()
         name = self.move(uuid, status=server_moves.DONE)
         self.take(name, 'a2')

@@ -28,7 +28,7 @@ class TestLeakedClaims(base.TestCase):
         self.assertEqual({running, accepted}, {*self.claims.consumers()})
         self.assertEqual(0, self.leaked.release_leaked())
 
-    def test_claim_that_leaked_twice_with_a_pause_stays(self):
+    def test_interrupted_leak_of_a_claim_is_counted_anew(self):
         uuid = self.failed('cell1')
         self.take(uuid, 'a1')
         self.leaked.release_leaked()
@@ -39,7 +39,7 @@ class TestLeakedClaims(base.TestCase):
         self.assertEqual(0, self.leaked.release_leaked())
         self.assertEqual(1, self.leaked.release_leaked())
 
-    def test_claims_of_others_stay(self):
+    def test_foreign_claims_stay(self):
         rest = samples.uuids(3)
         for uuid in rest:
             self.take(uuid, 'a2')
@@ -48,14 +48,14 @@ class TestLeakedClaims(base.TestCase):
             self.assertEqual(0, self.leaked.release_leaked())
         self.assertEqual({*rest}, {*self.claims.consumers()})
 
-    def test_claims_of_a_cell_that_is_down_stay(self):
+    def test_claims_of_a_down_cell_stay(self):
         self.deleted()
         self.take_down('cell1')
 
         for _ in range(3):
             self.assertEqual(0, self.leaked.release_leaked())
 
-    def test_claims_of_moves_that_have_ended_go(self):
+    def test_claims_of_ended_migrations_are_released(self):
         over, on = self.running(), self.running()
         self.take(self.move(over, status=server_moves.DONE), 'a2')
         self.take(self.move(on), 'a2')
@@ -65,7 +65,7 @@ class TestLeakedClaims(base.TestCase):
 
         self.assertEqual(3, len(self.claims.consumers()))
 
-    def test_claims_that_a_stopped_process_withdrew_are_given_back(self):
+    def test_withdrawn_claims_of_a_stopped_process_are_restored(self):
         lost, twice, gone = self.running(), self.running(), self.deleted()
         held = self.claims.claims_of([lost, twice])
         for uuid in (lost, twice, gone):

@@ -8,7 +8,7 @@ from tests.unit.audit import base
 
 class TestLeakedClaims(base.TestCase):
 
-    def test_one_that_cannot_be_released_keeps_no_other(self):
+    def test_failed_release_does_not_stop_other_releases(self):
         uuids = [self.failed(cell) for cell in ('cell1', 'cell1', 'cell2')]
         for uuid in uuids:
             self.take(uuid, 'b1')

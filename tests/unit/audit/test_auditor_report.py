@@ -27,7 +27,7 @@ class TestReport(base.TestCase):
             [(each.invariant, each.of) for each in report.remaining])
         self.assertEqual([], report.repaired)
 
-    def test_findings_of_an_invariant_come_in_the_order_of_their_kinds(self):
+    def test_findings_of_an_invariant_are_in_order_of_kinds(self):
         first, last = sorted(self.running('cell1', 'a1') for _ in range(2))
         self.claims.release([first])
         self.write(self.database, instance_mappings.mark_deleted, [last],
@@ -49,7 +49,7 @@ class TestReport(base.TestCase):
         self.assertEqual((12, rest[:10]),
                          (report.foreign, report.examples))
 
-    def test_those_that_go_or_come_meanwhile_are_of_no_concern(self):
+    def test_foreign_consumers_of_a_single_pass_are_not_counted(self):
         self.deleted()
         stays, goes, comes = sorted(samples.uuids(3))
         self.take(stays, 'a2')
@@ -90,7 +90,7 @@ class TestReport(base.TestCase):
 
 class TestRepairs(base.TestCase):
 
-    def test_one_that_cannot_be_repaired_keeps_no_other(self):
+    def test_failed_repair_does_not_stop_other_repairs(self):
         uuids = sorted(self.deleted() for _ in range(3))
         release = self.claims.release
         for error in (KeyError('as told'), exception.DatabaseUnreachable(
@@ -116,7 +116,7 @@ class TestRepairs(base.TestCase):
                 for uuid in uuids:
                     self.take(uuid, 'a1')
 
-    def test_repairs_that_show_others_go_on_in_rounds(self):
+    def test_repair_continues_with_the_findings_after_a_repair(self):
         uuid = self.accept()
         self.put_row(uuid, 'cell1', vm_state='error', task_state=None)
         self.forget(uuid)
@@ -154,7 +154,7 @@ class TestFinding(base.base.base.TestCase):
             self.assertEqual(expected, found.is_of_server, kind)
             self.assertEqual((kind, 'of', None), found.key)
 
-    def test_invariant_is_that_of_the_kind_without_its_resource(self):
+    def test_invariant_of_a_kind_does_not_depend_on_its_resource(self):
         self.assertEqual('S1', findings.Finding(
             'over-capacity:CUSTOM:X', 'of', '').invariant)
         self.assertEqual('L1', findings.Finding(

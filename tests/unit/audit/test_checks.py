@@ -10,9 +10,9 @@ from tests.unit.audit import base
 from tests.unit.db import samples
 
 
-class TestWhatIsRight(base.TestCase):
+class TestValidStates(base.TestCase):
 
-    def test_everything_that_may_be_is_no_finding(self):
+    def test_valid_states_have_no_finding(self):
         self.running()
         self.running('cell2', 'b1')
         self.failed()
@@ -23,7 +23,7 @@ class TestWhatIsRight(base.TestCase):
         # Nothing had to be looked at again.
         self.assertEqual([], self.clock.slept)
 
-    def test_builds_on_their_way_are_no_finding(self):
+    def test_builds_in_progress_have_no_finding(self):
         self.accept()
         decided = self.accept()
         self.decide(decided, 'cell1')
@@ -36,7 +36,7 @@ class TestWhatIsRight(base.TestCase):
 
         self.assertClean()
 
-    def test_deletion_that_waits_for_its_host_is_no_finding(self):
+    def test_deletion_in_progress_has_no_finding(self):
         uuid = self.running()
         self.write(self.database, instance_mappings.mark_deleted, [uuid],
                    samples.NOW)
@@ -53,7 +53,7 @@ class TestUnmapped(base.TestCase):
 
         self.assertMends(('S3', 'request-unmapped', uuid, ''))
 
-    def test_row_that_the_api_does_not_know_is_mapped_to_its_cell(self):
+    def test_unmapped_row_is_mapped_to_its_cell(self):
         uuid = self.running('cell2', 'b1')
         self.unmap(uuid)
 
@@ -75,30 +75,30 @@ class TestDeleted(base.TestCase):
 
         self.assertMends(('S2', 'request-of-deleted', uuid, ''))
 
-    def test_row_of_a_deleted_server_that_is_on_no_host_goes(self):
+    def test_row_of_a_deleted_server_without_a_host_is_removed(self):
         uuid = self.failed('cell1')
         self.write(self.database, instance_mappings.mark_deleted, [uuid],
                    samples.NOW)
 
         self.assertMends(('S2', 'deleted-visible', uuid, 'cell1'))
 
-    def test_deleted_server_that_may_run_is_left_to_a_human(self):
+    def test_deleted_server_on_a_host_is_reported_only(self):
         uuid = self.running()
         self.write(self.database, instance_mappings.mark_deleted, [uuid],
                    samples.NOW)
 
-        self.assertLeft(('S2', 'deleted-visible', uuid, 'cell1'))
+        self.assertKept(('S2', 'deleted-visible', uuid, 'cell1'))
 
 
 class TestRequested(base.TestCase):
 
-    def test_request_of_a_server_that_runs_goes(self):
+    def test_request_of_a_running_server_is_removed(self):
         uuid = self.running()
         self.request(uuid)
 
         self.assertMends(('S2', 'request-left', uuid, 'cell1'))
 
-    def test_request_that_a_conductor_leases_stays(self):
+    def test_leased_request_of_a_running_server_stays(self):
         uuid = self.running()
         self.request(uuid)
         self.write(self.database, build_requests.lease, [uuid], 'somebody',
@@ -111,7 +111,7 @@ class TestRequested(base.TestCase):
         self.request(uuid)
         self.map_to(uuid, 'cell2')
 
-        self.assertLeft(('S3', 'row-elsewhere', uuid, 'cell1'))
+        self.assertKept(('S3', 'row-elsewhere', uuid, 'cell1'))
 
 
 class TestUnreadable(base.TestCase):
@@ -136,7 +136,7 @@ class TestUnreadable(base.TestCase):
 
             self.assertMends(('S2', 'deleted-visible', uuid, shows))
 
-    def test_request_that_cannot_be_built_is_buried_with_the_reason(self):
+    def test_invalid_request_is_buried_with_the_reason(self):
         made = dict(self.broken())
         for uuid in made:
             self.take(uuid, 'a1')
@@ -152,7 +152,7 @@ class TestUnreadable(base.TestCase):
                              (row.project_id, row.user_id))
             self.assertEqual({}, self.held(uuid))
 
-    def test_request_of_a_later_release_is_left_to_it(self):
+    def test_request_of_a_later_release_is_reported_only(self):
         uuid = self.accept()
         self.spoil(uuid, 'request_specs', spec=(
             '{"nova_object.name": "RequestSpec", "nova_object.namespace": '
@@ -164,7 +164,7 @@ class TestUnreadable(base.TestCase):
         self.assertIn('start conductors', report.remaining[0].repair)
         self.assertEqual(set(), self.rows(uuid))
 
-    def test_request_that_a_conductor_leases_is_left_to_it(self):
+    def test_leased_invalid_request_is_not_buried(self):
         made = dict(self.broken())
         self.write(self.database, build_requests.lease, made, 'somebody',
                    self.clock.timestamp(), self.clock.timestamp() + 60)
@@ -176,21 +176,21 @@ class TestUnreadable(base.TestCase):
         for uuid in made:
             self.assertEqual(set(), self.rows(uuid))
 
-    def test_request_with_a_begun_build_is_left_to_a_conductor(self):
+    def test_invalid_request_with_a_begun_build_is_reported_only(self):
         uuid = self.accept()
         self.decide(uuid, 'cell1')
         self.spoil(uuid, 'request_specs')
-        self.assertLeft(('S2', 'request-unreadable', uuid, ''))
+        self.assertKept(('S2', 'request-unreadable', uuid, ''))
 
         self.put_row(uuid, 'cell1')
-        self.assertLeft(('S2', 'request-unreadable', uuid, ''))
+        self.assertKept(('S2', 'request-unreadable', uuid, ''))
 
-    def test_server_that_cannot_be_moved_is_left_to_a_human(self):
+    def test_server_without_a_valid_specification_is_reported_only(self):
         missing, unreadable = self.running(), self.running()
         self.spoil(missing, 'request_specs')
         self.spoil(unreadable, 'request_specs', spec='{}')
 
-        self.assertLeft(('S13', 'spec-missing', missing, 'cell1'),
+        self.assertKept(('S13', 'spec-missing', missing, 'cell1'),
                         ('S13', 'spec-unreadable', unreadable, 'cell1'))
 
     def test_ended_server_needs_no_specification(self):
@@ -207,7 +207,7 @@ class TestUnreadable(base.TestCase):
 
         self.assertMends(('S2', 'no-fate', uuid, ''))
 
-    def test_one_that_is_broken_keeps_no_other(self):
+    def test_invalid_request_does_not_stop_the_audit(self):
         made = dict(self.broken())
         leaked = self.deleted()
 
@@ -236,7 +236,7 @@ class TestUndecided(base.TestCase):
             (flavor.vcpus, flavor.memory_mb, flavor.root_gb, flavor.id),
             (row.vcpus, row.memory_mb, row.root_gb, row.instance_type_id))
 
-    def test_server_that_runs_and_is_mapped_to_no_cell_is_mapped(self):
+    def test_running_server_without_a_cell_is_mapped(self):
         uuid = self.running('cell2', 'b1')
         self.map_to(uuid, None)
 
@@ -244,7 +244,7 @@ class TestUndecided(base.TestCase):
 
         self.assertEqual({'cell2'}, self.rows(uuid))
 
-    def test_buried_server_that_is_mapped_to_no_cell_is_mapped(self):
+    def test_buried_server_without_a_cell_is_mapped_to_cell0(self):
         uuid = self.failed()
         self.map_to(uuid, None)
 
@@ -259,7 +259,7 @@ class TestUndecided(base.TestCase):
 
         self.assertEqual({'cell0'}, self.rows(uuid))
 
-    def test_of_two_rows_the_one_that_runs_is_kept(self):
+    def test_row_of_a_running_server_is_kept_in_two_cells(self):
         uuid = self.running('cell2', 'b1')
         self.map_to(uuid, None)
         self.put_row(uuid, 'cell1')
@@ -272,7 +272,7 @@ class TestUndecided(base.TestCase):
 
 class TestDecided(base.TestCase):
 
-    def test_second_row_that_never_ran_goes(self):
+    def test_second_row_without_a_host_is_removed(self):
         uuid = self.running()
         self.put_row(uuid, 'cell2')
 
@@ -280,11 +280,11 @@ class TestDecided(base.TestCase):
 
         self.assertEqual({'cell1'}, self.rows(uuid))
 
-    def test_two_that_ran_are_left_to_a_human(self):
+    def test_rows_with_hosts_in_two_cells_are_reported_only(self):
         uuid = self.running()
         self.put_row(uuid, 'cell2', host='b1', node='node-b1')
 
-        self.assertLeft(('S2', 'two-cells', uuid, 'cell2'))
+        self.assertKept(('S2', 'two-cells', uuid, 'cell2'))
 
         self.assertEqual({'cell1', 'cell2'}, self.rows(uuid))
 
@@ -304,17 +304,17 @@ class TestDecided(base.TestCase):
 
         self.assertEqual({'cell0'}, self.rows(uuid))
 
-    def test_buried_running_server_is_left_to_an_operator(self):
+    def test_buried_running_server_is_reported_only(self):
         uuid = self.failed()
         self.put_row(uuid, 'cell2', host='b1', node='node-b1')
 
-        self.assertLeft(('S2', 'cell-and-cell0', uuid, 'cell2'))
+        self.assertKept(('S2', 'cell-and-cell0', uuid, 'cell2'))
 
-    def test_lost_row_is_left_to_a_human_and_keeps_its_claim(self):
+    def test_lost_row_is_reported_only_and_keeps_its_claim(self):
         uuid = self.running()
         self.write(self.cell('cell1'), instances.purge, [uuid])
 
-        self.assertLeft(('S3', 'row-lost', uuid, 'cell1'))
+        self.assertKept(('S3', 'row-lost', uuid, 'cell1'))
 
         self.assertIn(uuid, self.claims.claims_of([uuid]))
 
@@ -324,7 +324,7 @@ class TestDecided(base.TestCase):
 
         self.assertMends(('S3', 'row-lost', uuid, 'cell0'))
 
-    def test_mapping_that_all_else_contradicts_is_set_right(self):
+    def test_mapping_against_row_host_and_claims_is_repaired(self):
         uuid = self.running('cell2', 'b1')
         self.map_to(uuid, 'cell1')
 
@@ -332,7 +332,7 @@ class TestDecided(base.TestCase):
 
         self.assertEqual('cell2', self.mapped(uuid))
 
-    def test_server_of_which_not_all_says_where_it_is_is_left(self):
+    def test_contradictory_location_of_a_server_is_reported_only(self):
         def claim_elsewhere(uuid):
             self.claims.release([uuid])
             self.take(uuid, 'a1')
@@ -365,9 +365,9 @@ class TestDecided(base.TestCase):
         self.write(self.database, lambda connection: connection.execute(
             table.delete()))
 
-        self.assertLeft(('S3', 'row-elsewhere', uuid, 'cell2'))
+        self.assertKept(('S3', 'row-elsewhere', uuid, 'cell2'))
 
-    def test_server_of_which_a_cell_that_is_down_may_know_is_left(self):
+    def test_mapping_is_not_repaired_while_a_cell_is_down(self):
         uuid = self.running()
         self.map_to(uuid, 'cell0')
         self.take_down('cell2')

@@ -36,14 +36,14 @@ class TestCapacity(base.TestCase):
 
         self.assertEqual([], self.found())
 
-    def test_host_that_offers_less_than_is_taken_is_found(self):
+    def test_overcommitted_host_is_found(self):
         self.take(self.one, 6)
         self.offer(self.one, 5)
 
         self.assertEqual([('S1', 'over-capacity:VCPU', self.one)],
                          self.found())
 
-    def test_store_that_counts_wrong_is_found(self):
+    def test_wrong_counter_of_the_store_is_found(self):
         self.take(self.one, 6)
         self.store._used[self.one]['VCPU'] = 5
 
@@ -60,7 +60,7 @@ class TestCapacity(base.TestCase):
         self.assertEqual([('S1', 'over-capacity:VCPU', self.one)],
                          self.found())
 
-    def test_provider_that_changes_meanwhile_is_looked_at_again(self):
+    def test_provider_changed_during_a_walk_is_read_again(self):
         self.take(self.one)
         self.take(self.other)
         once = [lambda: self.take(self.one)]
@@ -68,7 +68,7 @@ class TestCapacity(base.TestCase):
         self.assertEqual([], self.found(
             lambda held: once and once.pop()()))
 
-    def test_claims_that_change_hands_between_two_pages_are_right(self):
+    def test_claims_transferred_between_pages_are_no_finding(self):
         """They are read under both consumers then, or under none."""
         for first_sees_both in (True, False):
             names = sorted(samples.uuids(6))
@@ -86,7 +86,7 @@ class TestCapacity(base.TestCase):
             self.assertEqual([], once)
             self.store.release(names)
 
-    def test_claims_that_change_hands_in_two_walks_are_right(self):
+    def test_claims_transferred_in_two_walks_are_no_finding(self):
         """Both walks read three claims, but of different consumers."""
         names = sorted(samples.uuids(8))
         for place, name in enumerate(names):
@@ -109,7 +109,7 @@ class TestCapacity(base.TestCase):
 
         self.assertEqual([], going)
 
-    def test_wrong_count_is_found_beside_claims_that_change_hands(self):
+    def test_wrong_counter_is_found_beside_transferred_claims(self):
         names = sorted(samples.uuids(6))
         for name in names:
             provider = self.one if name == names[5] else self.other

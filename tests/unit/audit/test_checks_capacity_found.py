@@ -54,7 +54,7 @@ class TestFigures(base.TestCase):
             ('over-capacity:MEMORY_MB',
              'has 0 of MEMORY_MB, and 1 is claimed', None)], self.found())
 
-    def test_wrong_figures_name_the_right_ones(self):
+    def test_wrong_counters_are_reported_with_the_claims(self):
         self.take(VCPU=2)
         self.take(VCPU=1)
         self.store._used[self.host] = {'MEMORY_MB': 5}
@@ -101,7 +101,7 @@ class TestFigures(base.TestCase):
         self.store.__class__ = Busy
         return walks
 
-    def test_provider_that_goes_on_changing_is_left(self):
+    def test_provider_changed_in_each_walk_is_no_finding(self):
         self.take(VCPU=1)
         self.store._used[self.host]['VCPU'] = 5
         walks = self.change_in_walks(*[[self.host]] * 3)
@@ -109,7 +109,7 @@ class TestFigures(base.TestCase):
         self.assertEqual([], self.found())
         self.assertEqual(3, len(walks))
 
-    def test_claims_are_added_up_once_where_nothing_changes(self):
+    def test_claims_without_a_change_are_added_up_once(self):
         self.take(VCPU=1)
         walks = self.change_in_walks([])
 

@@ -50,7 +50,7 @@ class TestClaims(base.TestCase):
 
         self.assertIn(uuid, self.claims.claims_of([uuid]))
 
-    def test_server_that_runs_unclaimed_claims(self):
+    def test_running_server_without_a_claim_claims(self):
         uuid = self.running()
         self.claims.release([uuid])
 
@@ -60,7 +60,7 @@ class TestClaims(base.TestCase):
         self.assertEqual((self.providers['a1'], base.SIZE),
                          (claim.provider, claim.resources))
 
-    def test_server_that_runs_unclaimed_where_there_is_no_room_is_left(self):
+    def test_running_server_without_a_claim_on_a_full_host_stays(self):
         uuid = self.running()
         self.claims.release([uuid])
         for other in samples.uuids(4):
@@ -71,13 +71,13 @@ class TestClaims(base.TestCase):
 
         self.assertEqual([], report.repaired)
 
-    def test_build_that_waits_for_no_host_unclaimed_is_left(self):
+    def test_build_without_a_claim_is_reported_only(self):
         uuid = self.building()
         self.cast(uuid, 'cell1')
 
-        self.assertLeft(('S4', 'unclaimed', uuid, 'cell1'))
+        self.assertKept(('S4', 'unclaimed', uuid, 'cell1'))
 
-    def test_claim_of_a_buried_server_that_is_built_again_stays(self):
+    def test_claim_of_a_retried_buried_server_stays(self):
         uuid = self.accept()
         self.decide(uuid, 'cell0')
         self.put_row(uuid, 'cell0', vm_state='error', task_state=None)
@@ -85,7 +85,7 @@ class TestClaims(base.TestCase):
 
         self.assertClean()
 
-    def test_claim_of_a_deleted_server_in_a_cell_that_is_down_stays(self):
+    def test_claim_of_a_deleted_server_in_a_down_cell_stays(self):
         uuid = self.running()
         self.write(self.database, instance_mappings.mark_deleted, [uuid],
                    samples.NOW)
@@ -94,13 +94,13 @@ class TestClaims(base.TestCase):
         self.assertFound(('S2', 'cell-unreachable',
                           self.by_name['cell1'].uuid, 'cell1'), fix=True)
 
-    def test_build_that_waits_for_its_next_host_need_not_claim(self):
+    def test_build_between_hosts_needs_no_claim(self):
         uuid = self.building(task_state=None)
         self.cast(uuid, 'cell1')
 
         self.assertClean()
 
-    def test_server_that_takes_nothing_need_not_claim(self):
+    def test_server_without_resources_needs_no_claim(self):
         uuid = self.running()
         self.claims.release([uuid])
         spec = objects.RequestSpec(instance_uuid=uuid, flavor=samples.flavor(
@@ -161,7 +161,7 @@ class TestRightClaims(base.TestCase):
         self.claims.set_inventory(uuid, {'VGPU': claims_base.Inventory(4)})
         return uuid
 
-    def test_claims_on_child_providers_stay_where_a_second_one_goes(self):
+    def test_claims_on_child_providers_stay_after_a_second_claim(self):
         uuid, child = self.running(), self.give_child('a1')
         self.providers['other'] = self.give_child('a2')
         spec = objects.RequestSpec(instance_uuid=uuid, flavor=samples.flavor(
@@ -187,7 +187,7 @@ class TestRightClaims(base.TestCase):
             self.held(uuid))
         self.assertEqual({}, self.held(migrations.consumer(uuid)))
 
-    def test_groups_that_are_claimed_wrong_are_left(self):
+    def test_wrong_claims_of_request_groups_are_reported_only(self):
         uuid = self.running()
         self.give_child('a1')
         spec = objects.RequestSpec(instance_uuid=uuid, flavor=samples.flavor(
@@ -195,10 +195,10 @@ class TestRightClaims(base.TestCase):
         self.spoil(uuid, 'request_specs',
                    spec=jsonutils.dumps(spec.obj_to_primitive()))
 
-        self.assertLeft(('S4', 'claim-amount', uuid, 'cell1'))
+        self.assertKept(('S4', 'claim-amount', uuid, 'cell1'))
 
         self.claims.release([uuid])
-        self.assertLeft(('S4', 'unclaimed', uuid, 'cell1'))
+        self.assertKept(('S4', 'unclaimed', uuid, 'cell1'))
         self.assertEqual({}, self.held(uuid))
 
     def test_claim_of_another_amount_is_claimed_anew(self):
@@ -216,7 +216,7 @@ class TestRightClaims(base.TestCase):
         for uuid in made:
             self.assertHolds(uuid, 'a1')
 
-    def test_without_capacity_for_both_the_present_claim_stays(self):
+    def test_wrong_claim_stays_without_capacity_for_the_right_claim(self):
         uuid = self.running()
         self.hold(uuid, 'a1', VCPU=1)
         for other in samples.uuids(3):
@@ -230,7 +230,7 @@ class TestRightClaims(base.TestCase):
         self.assertEqual({self.providers['a1']: {'VCPU': 1}},
                          self.held(uuid))
 
-    def test_member_of_a_server_group_stays_one(self):
+    def test_new_claim_of_a_member_counts_for_its_group(self):
         uuid, other = self.running(), samples.uuids(1)[0]
         group = objects.InstanceGroup(
             uuid=samples.uuids(1)[0], name='g', project_id='project',
@@ -255,7 +255,7 @@ class TestRightClaims(base.TestCase):
         self.hold(uuid, 'a2')
         self.spoil(uuid, 'request_specs')
 
-        self.assertLeft(('S4', 'claim-elsewhere', uuid, 'cell1'),
+        self.assertKept(('S4', 'claim-elsewhere', uuid, 'cell1'),
                         ('S13', 'spec-missing', uuid, 'cell1'))
 
     def test_server_in_a_move_may_hold_any_claim(self):
@@ -272,7 +272,7 @@ class TestRightClaims(base.TestCase):
 
 class TestMoves(base.TestCase):
 
-    def test_claim_of_a_move_that_goes_on_stays(self):
+    def test_claim_of_a_migration_in_progress_stays(self):
         uuid = self.running()
         self.change_row(uuid, 'cell1', task_state='resize_prep')
         self.take(self.move(uuid), 'a2')
@@ -281,7 +281,7 @@ class TestMoves(base.TestCase):
 
         self.assertEqual(([], 0), (report.remaining, report.foreign))
 
-    def test_claim_of_a_move_that_has_ended_goes(self):
+    def test_claim_of_an_ended_migration_is_released(self):
         uuid = self.running()
         name = self.move(uuid, status=server_moves.ERROR)
         self.take(name, 'a2')

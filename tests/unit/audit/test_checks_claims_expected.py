@@ -17,7 +17,7 @@ class TestExpectedClaims(base.TestCase):
         self.assertIs(
             expected, checks.expected_claims(known.server(**fields)), fields)
 
-    def test_server_that_runs_is_to_hold_something(self):
+    def test_running_server_holds_a_claim(self):
         self.assertExpected(Expected.CLAIM)
 
     def test_claim_of_an_unmapped_server_is_undecided(self):
@@ -40,14 +40,14 @@ class TestExpectedClaims(base.TestCase):
         self.assertExpected(Expected.UNKNOWN, unheard=frozenset([known.CELL]))
         self.assertExpected(Expected.CLAIM, unheard=frozenset([known.OTHER]))
 
-    def test_deleted_server_in_no_cell_holds_nothing(self):
+    def test_deleted_server_in_no_cell_holds_no_claim(self):
         for cell in None, known.CELL:
             for deleted, expected in ((True, Expected.NONE),
                                       (False, Expected.UNKNOWN)):
                 self.assertExpected(expected, rows={},
                                     mapping=known.mapped(cell, deleted))
 
-    def test_buried_server_holds_nothing(self):
+    def test_buried_server_holds_no_claim(self):
         for rows in {}, {known.CELL0: known.buried()}:
             self.assertExpected(
                 Expected.NONE, mapping=known.mapped(known.CELL0), rows=rows)
@@ -91,7 +91,7 @@ class TestMoveLeaks(base.TestCase):
             self.assertLeaks(True, rows={
                 known.CELL: known.row(deleted=True, **fields)})
 
-    def test_claim_leaks_where_there_is_no_server(self):
+    def test_claim_of_a_migration_of_a_deleted_server_leaks(self):
         self.assertLeaks(
             True, mapping=known.mapped(deleted=True), rows={})
         self.assertLeaks(
@@ -144,13 +144,13 @@ class TestFindings(base.TestCase):
             claims=[], moved=known.claims('node2'),
             rows={known.CELL: known.row(moving=True)})
 
-    def test_server_that_takes_nothing_may_hold_nothing(self):
+    def test_server_without_resources_has_no_finding(self):
         self.assertFinds(claims=[], size=state.ServerSize({}))
         self.assertFinds(
             ('unclaimed', Action.CLAIM, '', ''), claims=[],
             size=state.MISSING)
 
-    def test_claim_elsewhere_names_both_nodes(self):
+    def test_claim_elsewhere_is_reported_with_the_nodes(self):
         for size, action, advice in (
                 (state.ServerSize(known.SIZE), Action.RECLAIM, ''),
                 (None, Action.RECLAIM, ''),
@@ -160,7 +160,7 @@ class TestFindings(base.TestCase):
                  'is on node1, and holds a claim on node2, node3', advice),
                 claims=known.claims('node3', 'node2'), size=size)
 
-    def test_second_claim_names_both_nodes(self):
+    def test_second_claim_is_reported_with_the_nodes(self):
         for size, action, advice in (
                 (state.ServerSize(known.SIZE), Action.RECLAIM, ''),
                 (state.MISSING, None, 'specification is missing')):
@@ -170,7 +170,7 @@ class TestFindings(base.TestCase):
                  advice),
                 claims=known.claims('node3', 'node1', 'node2'), size=size)
 
-    def test_claim_of_another_amount_names_both(self):
+    def test_claim_of_another_amount_is_reported_with_the_amounts(self):
         self.assertFinds(
             ('claim-amount', Action.RECLAIM,
              'needs 512 MEMORY_MB, 1 VCPU, and holds a claim of '
@@ -239,7 +239,7 @@ class TestFindings(base.TestCase):
              'choose'), claims=[],
             size=state.ServerSize({}, grouped={'VGPU': 1}))
 
-    def test_server_that_is_not_at_rest_may_hold_its_claim_anywhere(self):
+    def test_changing_server_holds_its_claim_on_any_host(self):
         for fields in ({'provider': None}, {'task_state': 'resize_prep'},
                        {'moving': True}, {'vm_state': None},
                        {'vm_state': 'building'}):

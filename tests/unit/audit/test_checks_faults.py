@@ -18,7 +18,7 @@ class TestReasons(base.TestCase):
                              [uuid]).values()
         self.assertIn('without a recorded reason', reason)
 
-    def test_fault_without_a_text_says_nothing(self):
+    def test_fault_without_a_text_gets_an_unknown_reason(self):
         uuid = self.failed('cell2', fault=False)
         table = instance_history.models.instance_faults
         with self.cell('cell2').writer() as connection:
@@ -28,12 +28,12 @@ class TestReasons(base.TestCase):
 
         self.assertMends(('S13', 'no-reason', uuid, 'cell2'))
 
-    def test_buried_server_without_action_gets_one(self):
+    def test_missing_action_of_a_buried_server_is_recorded(self):
         uuid = self.failed(action=False)
 
         self.assertMends(('S13', 'no-action', uuid, 'cell0'))
 
-    def test_buried_server_with_neither_gets_both(self):
+    def test_missing_action_and_fault_are_recorded(self):
         uuid = self.failed(action=False, fault=False)
 
         self.assertMends(('S13', 'no-action', uuid, 'cell0'),
@@ -49,7 +49,7 @@ class TestCheck(base.base.base.TestCase):
     def test_server_in_error_without_a_reason_is_found(self):
         self.assertEqual(['no-reason'], self.found())
 
-    def test_server_that_is_gone_or_built_again_needs_none(self):
+    def test_deleted_or_rebuilt_server_needs_no_reason(self):
         self.assertEqual([], self.found(requested=True))
         for row in (known.buried(reason=None, deleted=True),
                     known.buried(reason=None, task_state='rebuilding'),

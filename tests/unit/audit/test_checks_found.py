@@ -53,14 +53,14 @@ class TestUnmapped(TestCase):
 
 class TestDeleted(TestCase):
 
-    def test_row_goes_that_is_on_no_host(self):
+    def test_row_without_a_host_is_deleted(self):
         self.assertFinds(
             ('deleted-visible', CELL, Action.DELETE, 'its cell shows it', ''),
             ('deleted-visible', OTHER, None, '', 'delete it once more'),
             mapping=known.mapped(deleted=True), requested=False,
             rows={CELL: known.unrun(), OTHER: known.row()})
 
-    def test_row_that_is_deleted_keeps_no_other(self):
+    def test_deleted_row_does_not_keep_another_row(self):
         for fields in {'deleted': True}, {'task_state': 'deleting'}:
             self.assertFinds(
                 ('deleted-visible', OTHER, Action.DELETE, '', ''),
@@ -80,13 +80,13 @@ class TestRequested(TestCase):
             'mapping': known.mapped(cell), 'requested': True, 'rows': {},
             **fields})
 
-    def test_build_on_its_way_is_right(self):
+    def test_build_in_progress_has_no_finding(self):
         for cell in None, CELL, CELL0:
             self.requested(cell=cell)
         self.requested(cell=CELL, rows={CELL: known.unrun()})
         self.requested(rows={CELL: known.row()})
 
-    def test_request_that_cannot_be_read_is_buried_where_nothing_began(self):
+    def test_unreadable_request_is_buried_before_a_build(self):
         broken = exception.RequestUnreadable(
             uuid='server', what='build request', problem='cannot be read')
         for action, cell, rows in (
@@ -115,7 +115,7 @@ class TestUndecided(TestCase):
         self.assertFinds(
             *expected, mapping=known.mapped(None), rows=rows, **fields)
 
-    def test_one_that_ran_is_mapped_and_the_others_go(self):
+    def test_row_with_a_host_is_mapped_and_other_rows_are_removed(self):
         decide = ('undecided', CELL, Action.DECIDE, 'is mapped to none', '')
         self.undecided(decide, rows={CELL: known.row()})
         self.undecided(
@@ -125,7 +125,7 @@ class TestUndecided(TestCase):
             ('cell-and-cell0', CELL0, Action.PURGE, 'another cell too', ''),
             decide, rows={CELL: known.row(), CELL0: known.buried()})
 
-    def test_two_that_ran_are_left(self):
+    def test_two_rows_with_hosts_are_reported_only(self):
         self.undecided(
             ('two-cells', CELL, None, '', TWO_RUN),
             ('two-cells', OTHER, None, '', TWO_RUN),
@@ -137,7 +137,7 @@ class TestUndecided(TestCase):
             rows={CELL: known.row(), OTHER: known.row(),
                   CELL0: known.buried()})
 
-    def test_of_those_that_never_ran_none_is_chosen(self):
+    def test_rows_without_a_host_are_not_mapped(self):
         self.undecided(
             ('undecided', CELL, Action.PURGE, 'is not being built', ''),
             rows={CELL: known.unrun()})
@@ -150,12 +150,12 @@ class TestUndecided(TestCase):
             ('cell-and-cell0', CELL0, None, '', TWO_RUN),
             rows={CELL: known.unrun(), CELL0: known.buried()})
 
-    def test_one_that_is_buried_is_mapped_to_cell0(self):
+    def test_buried_server_is_mapped_to_cell0(self):
         self.undecided(
             ('undecided', CELL0, Action.DECIDE, 'is mapped to none', ''),
             rows={CELL0: known.buried(), CELL: known.row(deleted=True)})
 
-    def test_one_that_is_nowhere_is_buried_if_all_cells_say_so(self):
+    def test_server_without_a_row_is_buried_if_all_cells_answer(self):
         self.undecided(
             ('no-fate', None, Action.BURY, 'is not being built', ''), rows={})
         self.undecided(rows={}, unheard=frozenset([OTHER]))
@@ -163,14 +163,14 @@ class TestUndecided(TestCase):
 
 class TestDecided(TestCase):
 
-    def test_server_that_is_where_it_is_mapped_to_is_right(self):
+    def test_server_in_its_mapped_cell_has_no_finding(self):
         self.assertFinds()
         self.assertFinds(unheard=frozenset([CELL]), rows={})
         self.assertFinds(mapping=known.mapped(CELL0),
                          rows={CELL0: known.buried()})
         self.assertFinds(rows={CELL: known.row(deleted=True)})
 
-    def test_rows_beside_the_right_one_go_if_they_never_ran(self):
+    def test_second_rows_without_a_host_are_removed(self):
         self.assertFinds(
             ('two-cells', OTHER, Action.PURGE, '', ''),
             rows={CELL: known.row(), OTHER: known.unrun()})
@@ -193,7 +193,7 @@ class TestDecided(TestCase):
             mapping=known.mapped(CELL0),
             rows={CELL: known.unrun(), CELL0: known.buried(deleted=True)})
 
-    def test_row_that_is_lost_is_left_unless_it_was_in_cell0(self):
+    def test_lost_row_is_restored_in_cell0_only(self):
         self.assertFinds(
             ('row-lost', CELL, None, '', 'restore the database'), rows={})
         self.assertFinds(
@@ -203,7 +203,7 @@ class TestDecided(TestCase):
             ('row-lost', CELL, None, '', 'restore the database'),
             rows={CELL0: known.buried()})
 
-    def test_row_elsewhere_is_mapped_where_all_says_that_it_is(self):
+    def test_mapping_is_repaired_if_host_and_claims_agree(self):
         right = {'rows': {OTHER: known.row()}, 'host_cells': {'host1': OTHER}}
         self.assertFinds(
             ('row-elsewhere', OTHER, Action.REMAP, '', ''), **right)
@@ -230,7 +230,7 @@ class TestDecided(TestCase):
                 ('row-elsewhere', OTHER, None, 'which does not have it',
                  'map it to the cell that it is in'), **{**right, **wrong})
 
-    def test_row_elsewhere_that_never_ran_is_left(self):
+    def test_row_elsewhere_without_a_host_is_reported_only(self):
         self.assertFinds(
             ('row-elsewhere', OTHER, None, '', 'find out what became of it'),
             rows={OTHER: known.unrun()})
@@ -238,7 +238,7 @@ class TestDecided(TestCase):
             ('row-elsewhere', OTHER, None, '', 'the cell that it is in'),
             rows={OTHER: known.row(host=None, provider=None)})
 
-    def test_rows_in_two_other_cells_are_left(self):
+    def test_rows_in_two_other_cells_are_reported_only(self):
         self.assertFinds(
             ('row-elsewhere', OTHER, None, '', 'that it is in'),
             ('row-elsewhere', 'third', None, '', 'that it is in'),

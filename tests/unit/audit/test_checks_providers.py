@@ -26,7 +26,7 @@ class TestProviders(base.TestCase):
             name: claims_base.Inventory(amount)
             for name, amount in amounts.items()})
 
-    def test_wrong_capacity_names_the_host_and_both_figures(self):
+    def test_wrong_capacity_is_reported_with_host_and_figures(self):
         host = self.providers['b1']
         self.put(host, VCPU=6, MEMORY_MB=2048, DISK_GB=40)
 
@@ -117,7 +117,7 @@ class TestProviders(base.TestCase):
 
         self.assertEqual([], self.found())
 
-    def test_wrong_capacity_of_a_shared_provider_names_both_figures(self):
+    def test_wrong_shared_capacity_is_reported_with_figures(self):
         pool = self.share(DISK_GB=100, CUSTOM_X=3)
 
         for has, expected in (
@@ -159,12 +159,12 @@ class TestHosts(base.TestCase):
         self.write(self.database, lambda connection: connection.execute(
             host_mappings.models.host_mappings.delete()))
 
-    def test_hosts_that_were_never_mapped_are_right(self):
+    def test_never_mapped_hosts_are_no_finding(self):
         self.forget_hosts()
 
         self.assertEqual([], self.found())
 
-    def test_host_of_which_any_node_was_mapped_is_found(self):
+    def test_unmapped_host_with_a_mapped_node_is_found(self):
         [other] = samples.uuids(1)
         self.write(self.cell('cell1'), compute_nodes.save, other, 'a1',
                    'node-other', samples.NODE, samples.NOW)
@@ -182,7 +182,7 @@ class TestHosts(base.TestCase):
         for each in found:
             self.assertIn('discover_hosts', each.advice)
 
-    def test_host_elsewhere_names_both_cells(self):
+    def test_host_elsewhere_is_reported_with_the_cells(self):
         self.add_host('cell2', 'a1')
 
         [found] = self.found()
@@ -194,7 +194,7 @@ class TestHosts(base.TestCase):
         self.assertIn('mapped to cell1', found.text)
         self.assertIn('report to one of them', found.advice)
 
-    def test_vanished_node_is_named_and_offers_nothing(self):
+    def test_vanished_node_is_reported_without_capacity(self):
         uuid = self.providers['a1']
         self.claims.set_inventory(uuid, {})
         with self.cell('cell1').writer() as connection:
@@ -233,7 +233,7 @@ class TestGuests(base.TestCase):
             samples.put(connection, uuid, {'host': host, **values})
         return uuid
 
-    def test_guests_without_rows_are_found_where_they_run(self):
+    def test_guests_without_rows_are_found_on_their_host(self):
         elsewhere, deleted = self.put('a2'), self.put('a2', deleted=1)
         [unknown] = samples.uuids(1)
         known = self.put('a1')

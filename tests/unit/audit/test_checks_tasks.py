@@ -16,7 +16,7 @@ from tests.unit.db import samples
 
 class TestBuilds(base.TestCase):
 
-    def test_build_of_which_no_host_was_told_ends_in_error(self):
+    def test_build_without_a_cast_ends_in_error(self):
         for state in states.SCHEDULING, states.WAITING:
             uuid = self.building(task_state=state.task_state)
             self.take(uuid, 'a1')
@@ -28,7 +28,7 @@ class TestBuilds(base.TestCase):
                           self.reason(uuid, 'cell1'))
             self.assertEqual({}, self.held(uuid))
 
-    def test_build_of_which_a_host_was_told_goes_on(self):
+    def test_build_with_a_cast_continues(self):
         for state in states.SCHEDULING, states.WAITING, states.SPAWNING:
             uuid = self.building(task_state=state.task_state)
             self.cast(uuid, 'cell1')
@@ -47,16 +47,16 @@ class TestBuilds(base.TestCase):
 
         self.assertEqual('error', self.row(uuid, 'cell1').vm_state)
 
-    def test_build_that_its_host_has_begun_is_left_to_it(self):
+    def test_build_on_its_host_is_reported_only(self):
         uuid = self.building(task_state='spawning', host='a1', node='node-a1')
         self.take(uuid, 'a1')
 
-        self.assertLeft(('L1', 'build-stranded', uuid, 'cell1'))
+        self.assertKept(('L1', 'build-stranded', uuid, 'cell1'))
 
-    def test_build_in_a_state_that_nobody_knows_is_left(self):
+    def test_build_in_an_unknown_state_is_reported_only(self):
         uuid = self.building(vm_state=None, task_state='networking')
 
-        self.assertLeft(('L1', 'build-stranded', uuid, 'cell1'))
+        self.assertKept(('L1', 'build-stranded', uuid, 'cell1'))
 
 
 class TestTasks(base.TestCase):
@@ -83,14 +83,14 @@ class TestTasks(base.TestCase):
             self.claims.release([uuid])
         return uuid
 
-    def test_task_of_a_server_that_is_moved_is_no_finding(self):
+    def test_task_of_a_moving_server_is_no_finding(self):
         for name, _, state in self.begun():
             for status in server_moves.UNMOVED:
                 self.move(self.server(state), status=status, kind=name)
 
         self.assertClean()
 
-    def test_task_that_nobody_does_is_taken_back(self):
+    def test_stranded_task_is_reverted(self):
         made = {self.server(state): kind for _, kind, state in self.begun()}
         before = {uuid: self.row(uuid, 'cell1') for uuid in made}
         for uuid in made:
@@ -118,17 +118,17 @@ class TestTasks(base.TestCase):
             return connection.execute(sa.select(table.c.host).where(
                 table.c.instance_uuid == uuid)).scalar_one()
 
-    def test_host_that_has_still_to_clean_up_does_no_task(self):
+    def test_task_beside_a_finished_migration_is_a_finding(self):
         uuid = self.server(states.RESIZE_PREP)
         self.move(uuid, status=server_moves.FINISHED)
 
         self.assertFound(('L1', 'task-stranded', uuid, 'cell1'))
 
-    def test_task_that_nobody_knows_is_left(self):
+    def test_unknown_task_is_reported_only(self):
         uuid = self.running()
         self.change_row(uuid, 'cell1', task_state='powering-off')
 
-        self.assertLeft(('L1', 'task-stranded', uuid, 'cell1'))
+        self.assertKept(('L1', 'task-stranded', uuid, 'cell1'))
 
 
 class TestMoves(base.TestCase):
@@ -138,7 +138,7 @@ class TestMoves(base.TestCase):
         for host in 'a1', 'a2':
             self.offer('cell1', host, 40)
 
-    def test_live_move_of_a_server_in_error_is_given_up(self):
+    def test_active_migration_of_a_server_in_error_is_aborted(self):
         made = []
         for kind in server_moves.KINDS:
             for status in server_moves.UNMOVED:
@@ -164,7 +164,7 @@ class TestMoves(base.TestCase):
                 instance_uuid=uuid, code=500, message='why', deleted=0,
                 created_at=samples.NOW)))
 
-    def test_move_that_its_server_does_not_wait_for_is_given_up(self):
+    def test_stranded_migration_is_aborted(self):
         uuid = self.running()
         self.move(uuid)
 
@@ -172,13 +172,13 @@ class TestMoves(base.TestCase):
 
         self.assertEqual('active', self.row(uuid, 'cell1').vm_state)
 
-    def test_move_that_has_gone_is_its_conductors(self):
+    def test_moved_migration_is_no_finding(self):
         uuid = self.running()
         self.move(uuid, status=server_moves.MOVED)
 
         self.assertClean()
 
-    def test_move_of_a_kind_that_nobody_knows_is_no_finding(self):
+    def test_migration_of_an_unknown_kind_is_no_finding(self):
         uuid = self.running()
         self.move(uuid, kind='live-migration')
 
@@ -195,13 +195,13 @@ class TestDeletions(base.TestCase):
                        samples.NOW)
         return uuid
 
-    def test_deletion_that_its_host_has_to_do_is_no_finding(self):
+    def test_deletion_on_a_host_is_no_finding(self):
         self.deleting()
         self.deleting(marked=True)
 
         self.assertClean()
 
-    def test_server_that_is_deleted_on_no_host_goes(self):
+    def test_stranded_deletion_without_a_host_is_finished(self):
         for marked in False, True:
             uuid = self.deleting(marked, host=None, node=None)
 
@@ -213,7 +213,7 @@ class TestDeletions(base.TestCase):
                 self.database, instance_mappings.get_many, [uuid])[uuid]
             self.assertTrue(mapping.queued_for_delete)
 
-    def test_server_that_is_deleted_on_a_host_that_is_gone_goes(self):
+    def test_stranded_deletion_on_a_deleted_host_is_finished(self):
         uuid = self.running('cell2', 'b1')
         self.change_row(uuid, 'cell2', task_state='deleting')
         self.write(self.cell('cell2'), hosts.delete, 'b1', samples.NOW)

@@ -30,7 +30,7 @@ class TestTasks(base.TestCase):
             self.assertIn(text, each.text)
             self.assertIn(advice, each.advice)
 
-    def test_deletion_waits_for_a_host_that_is_there(self):
+    def test_deletion_waits_for_an_existing_host(self):
         self.assertFinds(row=known.row(task_state='deleting'))
         self.assertFinds(
             'deleting-stranded', Action.DELETE, 'its host is not there', '',
@@ -52,7 +52,7 @@ class TestTasks(base.TestCase):
                 'has a move (migration, preparing), and ' + why, '',
                 row=known.row(vm_state=vm_state, move=PREPARING))
 
-    def test_move_that_its_server_waits_for_goes_on(self):
+    def test_migration_with_a_waiting_server_has_no_finding(self):
         self.assertFinds(row=known.row(
             task_state='resize_prep', move=PREPARING))
         self.assertFinds(row=known.row(

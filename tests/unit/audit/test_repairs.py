@@ -41,7 +41,7 @@ class TestFences(base.TestCase):
 
         self.assertNotEqual({}, self.held(uuid))
 
-    def test_claim_of_a_move_stays_that_no_cell_knows_of(self):
+    def test_claim_of_a_migration_of_an_undecided_server_stays(self):
         uuid = self.deleted()
         self.claims.release([uuid])
         name = self.move(uuid, status=server_moves.DONE)
@@ -66,7 +66,7 @@ class TestFences(base.TestCase):
 
         self.assertNotEqual({}, self.held(uuid))
 
-    def test_claim_of_a_move_that_begins_stays(self):
+    def test_claim_of_a_beginning_migration_stays(self):
         uuid = self.running()
         name = migrations.consumer(uuid)
         self.take(name, 'a2')
@@ -75,7 +75,7 @@ class TestFences(base.TestCase):
 
         self.assertNotEqual({}, self.held(name))
 
-    def test_row_that_has_come_to_a_host_is_not_removed(self):
+    def test_row_with_a_new_host_is_not_removed(self):
         uuid = self.running()
         self.put_row(uuid, 'cell2')
 
@@ -84,7 +84,7 @@ class TestFences(base.TestCase):
 
         self.assertEqual({'cell1', 'cell2'}, self.rows(uuid))
 
-    def test_row_to_which_the_mapping_leads_now_is_not_removed(self):
+    def test_row_with_a_new_mapping_is_not_removed(self):
         uuid = self.running()
         self.put_row(uuid, 'cell2')
 
@@ -92,7 +92,7 @@ class TestFences(base.TestCase):
 
         self.assertEqual({'cell1', 'cell2'}, self.rows(uuid))
 
-    def test_server_that_was_decided_on_keeps_its_cell(self):
+    def test_server_with_a_new_cell_keeps_the_cell(self):
         uuid = self.running()
         self.map_to(uuid, None)
 
@@ -102,7 +102,7 @@ class TestFences(base.TestCase):
             self.database, instance_mappings.get_many, [uuid])[uuid]
         self.assertEqual('cell2', mapping.cell_mapping.name)
 
-    def test_server_that_is_asked_for_again_is_not_decided_on(self):
+    def test_server_with_a_new_request_is_not_mapped(self):
         uuid = self.running()
         self.map_to(uuid, None)
 
@@ -112,7 +112,7 @@ class TestFences(base.TestCase):
             self.database, instance_mappings.get_many, [uuid])[uuid]
         self.assertIsNone(mapping.cell_mapping)
 
-    def test_server_that_is_asked_for_again_keeps_its_request(self):
+    def test_server_with_a_new_request_keeps_the_request(self):
         uuid = self.failed()
         self.write(self.cell('cell0'), instances.purge, [uuid])
 
@@ -121,7 +121,7 @@ class TestFences(base.TestCase):
         self.assertIsNotNone(self.read(
             self.database, build_requests.get, uuid))
 
-    def test_server_that_was_deleted_is_not_buried(self):
+    def test_deleted_server_is_not_buried(self):
         uuid = self.accept()
         self.forget(uuid)
 
@@ -131,7 +131,7 @@ class TestFences(base.TestCase):
 
         self.assertEqual(set(), self.rows(uuid))
 
-    def test_server_that_is_gone_claims_nothing(self):
+    def test_deleted_server_does_not_claim(self):
         uuid = self.running()
         self.claims.release([uuid])
 
@@ -151,7 +151,7 @@ class TestFences(base.TestCase):
         self.assertIsNotNone(self.read(
             self.cell('cell1'), instances.get, uuid))
 
-    def test_error_that_is_rebuilt_gets_no_reason(self):
+    def test_rebuilt_server_gets_no_reason(self):
         uuid = self.failed('cell1', fault=False)
 
         self.repair_late(uuid, lambda: self.change_row(
@@ -160,7 +160,7 @@ class TestFences(base.TestCase):
 
         self.assertFound(('S13', 'no-reason', uuid, 'cell1'))
 
-    def test_request_that_can_be_read_again_is_not_buried(self):
+    def test_restored_request_is_not_buried(self):
         uuid = self.accept()
         table = build_requests.models.request_specs
         with self.database.reader() as connection:
@@ -172,7 +172,7 @@ class TestFences(base.TestCase):
 
         self.assertEqual(set(), self.rows(uuid))
 
-    def test_request_that_a_conductor_took_up_is_not_buried(self):
+    def test_newly_leased_request_is_not_buried(self):
         uuid = self.accept()
         self.spoil(uuid, 'request_specs')
 
@@ -182,7 +182,7 @@ class TestFences(base.TestCase):
 
         self.assertEqual(set(), self.rows(uuid))
 
-    def test_nor_is_one_that_a_conductor_takes_up_at_the_last_moment(self):
+    def test_request_leased_during_its_burial_is_not_buried(self):
         uuid = self.accept()
         self.take(uuid, 'a1')
         self.spoil(uuid, 'request_specs')
@@ -216,7 +216,7 @@ class TestFences(base.TestCase):
 
         self.assertEqual('building', self.row(uuid, 'cell1').vm_state)
 
-    def test_build_that_has_begun_goes_on(self):
+    def test_build_on_a_host_continues(self):
         uuid = self.building()
 
         self.repair_late(uuid, lambda: self.change_row(
@@ -224,7 +224,7 @@ class TestFences(base.TestCase):
 
         self.assertEqual('building', self.row(uuid, 'cell1').vm_state)
 
-    def test_task_of_a_server_that_is_moved_now_stays(self):
+    def test_task_of_a_server_with_a_new_migration_stays(self):
         uuid = self.running()
         self.change_row(uuid, 'cell1', task_state='resize_prep')
 
@@ -232,7 +232,7 @@ class TestFences(base.TestCase):
 
         self.assertEqual('resize_prep', self.row(uuid, 'cell1').task_state)
 
-    def test_move_that_its_server_waits_for_now_goes_on(self):
+    def test_migration_with_a_newly_waiting_server_continues(self):
         uuid = self.running()
         name = self.move(uuid)
         self.take(name, 'a2')
@@ -265,7 +265,7 @@ class TestFences(base.TestCase):
 
         self.assertEqual([self.providers['a2']], [*self.held(uuid)])
 
-    def test_mapping_that_is_right_again_stays(self):
+    def test_changed_server_is_not_remapped(self):
         for change in (
                 lambda uuid: self.put_row(uuid, 'cell1'),
                 lambda uuid: self.request(uuid),
@@ -295,7 +295,7 @@ class TestFences(base.TestCase):
 
         self.assertEqual('cell1', self.mapped(uuid))
 
-    def test_deletion_that_came_to_a_host_is_left_to_it(self):
+    def test_deletion_on_a_new_host_is_not_finished(self):
         uuid = self.running()
         self.change_row(uuid, 'cell1', task_state='deleting', host=None)
 

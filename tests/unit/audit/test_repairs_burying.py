@@ -163,7 +163,7 @@ class TestUnreadable(TestCase):
         self.assertIsNone(self.read(
             self.database, build_requests.get, uuid))
 
-    def test_request_is_leased_as_long_as_it_cannot_be_buried(self):
+    def test_request_is_leased_while_cell0_is_down(self):
         uuid = self.unreadable()
         self.take_down('cell0')
 
@@ -203,7 +203,7 @@ class TestUnreadable(TestCase):
         self.assertNotEqual({}, self.held(uuid))
         self.assertIsNone(self.mapped(uuid))
 
-    def test_record_that_was_made_again_is_no_second_one(self):
+    def test_restored_record_releases_the_claim(self):
         uuid = self.failed()
         self.write(self.cell('cell0'), instances.purge, [uuid])
         self.take(uuid, 'a1')

@@ -36,7 +36,7 @@ class TestClaiming(base.TestCase):
         self.take(uuid, 'a2')
         return uuid
 
-    def test_server_that_has_gone_elsewhere_claims_nothing_where_it_was(self):
+    def test_server_on_another_node_does_not_claim(self):
         uuid = self.unclaimed()
         found, facts = self.found(uuid)
         self.assertEqual(Action.CLAIM, found.action)
@@ -69,7 +69,7 @@ class TestClaiming(base.TestCase):
                 (self.providers['a1'], owner[0] or None, owner[1] or None),
                 (claim.provider, claim.project_id, claim.user_id))
 
-    def test_server_without_a_row_claims_nothing(self):
+    def test_server_without_a_row_does_not_claim(self):
         uuid = self.unclaimed()
         found, facts = self.found(uuid)
         self.write(self.cell('cell1'), instances.purge, [uuid])
@@ -78,7 +78,7 @@ class TestClaiming(base.TestCase):
 
         self.assertEqual({}, self.held(uuid))
 
-    def test_nothing_is_claimed_where_claims_are_another_process_s(self):
+    def test_repairs_without_a_shared_store_change_no_claim(self):
         unclaimed, elsewhere = self.unclaimed(), self.elsewhere()
         leaked = self.deleted()
         found = [self.found(uuid)
@@ -96,7 +96,7 @@ class TestClaiming(base.TestCase):
             before, self.claims.claims_of([unclaimed, elsewhere, leaked]))
         self.assertFalse(self.repairs.release(leaked, Action.RELEASE))
 
-    def test_server_of_no_known_node_claims_nothing(self):
+    def test_server_without_a_known_node_does_not_claim(self):
         uuid = self.unclaimed()
         found, facts = self.found(uuid)
         cell = self.by_name['cell1'].uuid

@@ -12,14 +12,14 @@ Action = findings.Action
 
 class TestRelease(base.TestCase):
 
-    def test_claim_that_leaks_goes_once(self):
+    def test_leaked_claim_is_released(self):
         uuid = self.deleted()
 
         self.assertTrue(self.repairs.release(uuid, Action.RELEASE))
 
         self.assertEqual({}, self.claims.claims_of([uuid]))
 
-    def test_claim_that_does_not_leak_any_more_stays(self):
+    def test_claim_in_use_is_not_released(self):
         running, accepted, undecided = (
             self.running(), self.accept(), self.accept())
         self.take(accepted, 'a2')
@@ -37,7 +37,7 @@ class TestRelease(base.TestCase):
 
         self.assertIn(uuid, self.claims.claims_of([uuid]))
 
-    def test_claim_of_a_move_that_goes_on_stays(self):
+    def test_claim_of_a_migration_in_progress_stays(self):
         uuid = self.running()
         consumer = self.move(uuid)
         self.take(consumer, 'a2')
@@ -46,7 +46,7 @@ class TestRelease(base.TestCase):
 
         self.assertIn(consumer, self.claims.claims_of([consumer]))
 
-    def test_each_name_is_released_on_its_own(self):
+    def test_claims_of_server_and_migration_are_released_separately(self):
         uuid = self.running()
         consumer = self.move(uuid, status=server_moves.DONE)
         self.take(consumer, 'a2')
@@ -67,9 +67,9 @@ class TestRelease(base.TestCase):
         self.assertEqual({}, self.claims.claims_of([uuid]))
 
 
-class TestOnTheWay(base.TestCase):
+class TestMovingServers(base.TestCase):
 
-    def test_server_that_comes_back_to_a_host_may_hold_a_claim(self):
+    def test_moving_server_without_a_host_keeps_its_claim(self):
         for state in ('error', 'shelved_offloaded'):
             uuid = self.running()
             self.move(uuid)

@@ -66,7 +66,7 @@ class TestFailing(TestCase):
 
 class TestTasks(TestCase):
 
-    def test_task_that_is_taken_back_is_named(self):
+    def test_fault_of_a_reverted_task_has_its_name(self):
         uuid = self.running()
         self.change_row(uuid, 'cell1', task_state='resize_prep')
 
@@ -102,7 +102,7 @@ class TestMoves(TestCase):
         [move] = self.rows_of(models.migrations, uuid)
         return move.status
 
-    def test_move_that_is_given_up_is_named(self):
+    def test_fault_of_an_aborted_migration_has_its_name(self):
         uuid = self.stranded()
 
         self.repair(uuid, Action.GIVE_UP)
@@ -127,7 +127,7 @@ class TestMoves(TestCase):
         self.assertNoFault(uuid)
         self.assertEqual(server_moves.PREPARING, self.status(uuid))
 
-    def test_move_that_goes_on_or_ends_meanwhile_is_left(self):
+    def test_changed_migration_is_not_aborted(self):
         for status in (server_moves.MIGRATING, server_moves.MOVED,
                        server_moves.FINISHED, server_moves.DONE):
             uuid = self.stranded()
@@ -156,7 +156,7 @@ class TestReasons(TestCase):
         [action] = self.rows_of(models.instance_actions, uuid)
         self.assertEqual(samples.NOW, action.start_time)
 
-    def test_action_that_failed_is_recorded(self):
+    def test_failed_action_is_recorded(self):
         uuid = self.failed(action=False)
 
         self.repair(uuid, Action.EXPLAIN)
@@ -171,7 +171,7 @@ class TestReasons(TestCase):
         [fault] = self.rows_of(models.instance_faults, uuid, 'cell0')
         self.assertEqual('host', fault.host)
 
-    def test_reason_that_is_recorded_meanwhile_is_the_only_one(self):
+    def test_reason_is_recorded_once(self):
         for cell, fields in (('cell1', {'fault': False}),
                              ('cell0', {'action': False})):
             uuid = self.failed(cell, **fields)
@@ -196,7 +196,7 @@ class TestDeleting(TestCase):
             return connection.execute(sa.select(table).where(
                 table.c.instance_uuid == uuid)).one()
 
-    def test_deletion_is_of_now_in_both_databases(self):
+    def test_deletion_has_its_time_in_cell_and_api_database(self):
         uuid = self.running()
         self.change_row(uuid, 'cell1', task_state='deleting', host=None)
 

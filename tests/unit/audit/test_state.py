@@ -16,7 +16,7 @@ from tests.unit.audit import base
 
 class TestReader(base.TestCase):
 
-    def test_cell_that_is_silent_is_named_with_the_reason(self):
+    def test_silent_cell_is_recorded_with_the_reason(self):
         uuid = self.running()
         released = threading.Event()
         target_cell = self.targets.target_cell
@@ -56,7 +56,7 @@ class TestReader(base.TestCase):
         self.assertEqual(cell.uuid, names[cell.uuid])
         self.assertEqual('cell2', names[self.by_name['cell2'].uuid])
 
-    def test_claims_that_only_another_process_sees_are_not_released(self):
+    def test_claims_are_not_released_without_a_shared_store(self):
         self.reader.claims = None
         leaked = auditor.LeakedClaims(self.reader, self.repairs)
 
@@ -65,7 +65,7 @@ class TestReader(base.TestCase):
 
 class TestCell0(base.TestCase):
 
-    def test_server_that_is_in_a_cell_is_not_buried(self):
+    def test_server_in_a_cell_is_not_buried(self):
         uuid = self.running()
         self.map_to(uuid, 'cell0')
 

@@ -25,13 +25,13 @@ class TestSizes(base.TestCase):
         [uuid] = samples.uuids(1)
         return self.sizes.of(uuid, text_of(uuid, **fields))
 
-    def test_size_is_that_of_the_request(self):
+    def test_size_is_read_from_the_request(self):
         self.assertEqual(
             ({'VCPU': 1, 'MEMORY_MB': 512, 'DISK_GB': 10}, None, ''),
             (self.of().resources, self.of().group, self.of().problem))
         self.assertNotIn('DISK_GB', self.of(is_bfv=True).resources)
 
-    def test_servers_that_are_alike_are_read_once(self):
+    def test_equal_specifications_are_read_once(self):
         self.assertIs(self.of(), self.of())
         self.assertIsNot(self.of(), self.of(is_bfv=True))
 

@@ -71,7 +71,7 @@ class TestFacts(base.TestCase):
         self.assertEqual({}, self.reader.servers(
             [wrong], everywhere=True)[wrong].host_cells)
 
-    def test_server_in_a_cell_that_is_new_is_found(self):
+    def test_server_in_a_new_cell_is_found(self):
         self.reader.cells()
         self.by_name['cell3'] = self.add_cell('cell3')
         uuid = self.accept()
@@ -82,8 +82,7 @@ class TestFacts(base.TestCase):
 
         self.assertEqual([self.uuid_of('cell3')], [*facts.rows])
 
-    def test_cells_are_not_read_again_for_servers_of_those_that_are_known(
-            self):
+    def test_cells_are_not_read_again_for_servers_of_known_cells(self):
         uuids = [self.running(), self.accept()]
         known = self.reader.names()
         self.add_cell('cell3')
@@ -92,7 +91,7 @@ class TestFacts(base.TestCase):
 
         self.assertEqual(known, self.reader.names())
 
-    def test_deleted_rows_are_neither_visible_nor_buried(self):
+    def test_deleted_rows_are_not_visible_and_not_buried(self):
         uuid = self.failed()
         self.put_row(uuid, 'cell1')
         self.put_row(uuid, 'cell2', deleted=1)
@@ -106,7 +105,7 @@ class TestFacts(base.TestCase):
         other = self.running()
         self.assertFalse(self.reader.servers([other])[other].buried())
 
-    def test_claims_that_only_another_process_sees_are_not_known(self):
+    def test_claims_are_unknown_without_a_shared_store(self):
         uuid = self.running()
         self.reader.claims = None
 
@@ -117,7 +116,7 @@ class TestFacts(base.TestCase):
 
 class TestCells(base.TestCase):
 
-    def test_cell_that_is_down_is_asked_once_until_it_begins_anew(self):
+    def test_down_cell_is_queried_once_until_the_next_audit(self):
         uuid = self.running()
         cell = self.by_name['cell1'].uuid
         self.take_down('cell1')
@@ -161,7 +160,7 @@ class TestPages(base.TestCase):
             for uuid in uuids:
                 self.unmap(uuid)
 
-    def test_pages_of_cells_come_together_until_the_last_one_ends(self):
+    def test_pages_of_cells_are_read_together_to_the_last(self):
         uuids = {'cell1': samples.uuids(5), 'cell2': samples.uuids(2)}
         for cell, existing in uuids.items():
             for uuid in existing:
