@@ -254,7 +254,7 @@ class TestSQLClaims(OnPostgreSQL, SQLClaimsTests, base.TestCase):
 
 @profile.by_default(
     'test_tables_and_history_agree',
-    'test_any_calls_have_the_outcome_that_the_model_says', own=True,
+    'test_calls_have_the_outcome_of_the_model', own=True,
     reason='MariaDB; the rules are proven on PostgreSQL')
 class TestMariaDB(OnMariaDB, SQLClaimsTests, base.TestCase):
 

@@ -220,7 +220,7 @@ class ModelTests:
         profile.few_examples,
         suppress_health_check=[
             *profile.TIMED, hypothesis.HealthCheck.differing_executors])
-    def test_any_calls_have_the_outcome_that_the_model_says(self, calls):
+    def test_calls_have_the_outcome_of_the_model(self, calls):
         # Names are uuids, which some stores insist on.
         prefix = f'{next(_examples):08x}-0000-4000-8000-'
         model, followed = Model(), {}

@@ -46,14 +46,14 @@ class TestInventories(tests.TestCase):
         kept.sync()
         return memory.MemoryClaims(), kept
 
-    def test_stores_tell_inventories_as_they_were_said(self):
+    def test_inventories_are_returned_as_set(self):
         for store in self.stores():
             store.set_inventory('a', self.SAID)
 
             self.assertEqual({'a': self.SAID}, store.inventories())
             self.assertEqual({'a': self.SAID}, store.inventories(['a', 'b']))
 
-    def test_usages_stand_for_inventories_that_a_store_does_not_tell(self):
+    def test_default_inventories_come_from_usages(self):
         store = OldStore()
         store.set_inventory('a', self.SAID)
         store.set_inventory('b', {})
@@ -93,14 +93,14 @@ class TestTraits(tests.TestCase):
 
 class TestInventory(tests.TestCase):
 
-    def test_capacity_is_what_is_not_reserved_times_the_ratio(self):
+    def test_capacity_is_the_unreserved_total_times_the_ratio(self):
         self.assertEqual(144, base.Inventory(
             10, reserved=1, allocation_ratio=16.0).capacity)
 
     def test_capacity_is_whole(self):
         self.assertEqual(4, base.Inventory(3, allocation_ratio=1.5).capacity)
 
-    def test_ratio_that_binary_fractions_miss_loses_nothing(self):
+    def test_capacity_has_no_binary_rounding_error(self):
         # In floating point this product is 114.99999999999999.
         self.assertEqual(
             115, base.Inventory(100, allocation_ratio=1.15).capacity)
@@ -140,7 +140,7 @@ class TestMembership(tests.TestCase):
         self.assertIsNone(base.membership(
             objects.InstanceGroup(members=['i']), 'h', 'i'))
 
-    def test_claims_of_a_selection_have_it(self):
+    def test_claims_of_a_selection_have_the_membership(self):
         group = builders.request(
             group={'policy': 'affinity'}).instance_group
         selection = objects.Selection.of(

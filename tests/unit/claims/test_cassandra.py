@@ -51,7 +51,7 @@ class CassandraTests(suite.ClaimStoreSuite, model.ModelTests):
 
 class TestCassandraClaims(CassandraTests, tests.TestCase):
 
-    def test_claim_of_one_provider_is_two_writes(self):
+    def test_claim_of_a_single_provider_is_two_writes(self):
         store = self.make_store()
         provider = self.make_provider(store, VCPU=8)
         store.claim([self.make_claim(provider, VCPU=1)])
@@ -105,7 +105,7 @@ class TestCassandraClaims(CassandraTests, tests.TestCase):
             [(1, {0}), (1, {0}), (None, {0, 1})],
             [self.chosen(outcome) for outcome in outcomes])
 
-    def test_request_that_cannot_be_claimed_fails_alone(self):
+    def test_invalid_request_fails_alone(self):
         store = self.make_store()
         one, two = (self.make_provider(store, VCPU=3) for _ in range(2))
         store.claim([claims.Claim('a', one, {'VCPU': 2})])
@@ -136,7 +136,7 @@ class TestCassandraClaims(CassandraTests, tests.TestCase):
             self.sent(lambda: self.assertEqual(
                 (3, {0, 1, 2}), self.chosen(store.claim_any(request)))))
 
-    def test_full_provider_that_has_room_again_is_claimed(self):
+    def test_full_provider_is_claimed_after_a_release(self):
         store = self.make_store()
         provider, other = (
             self.make_provider(store, VCPU=1) for _ in range(2))
@@ -149,7 +149,7 @@ class TestCassandraClaims(CassandraTests, tests.TestCase):
             [[claims.Claim('c', each, {'VCPU': 1})]
              for each in (provider, other)])))
 
-    def test_full_provider_that_cannot_be_read_refuses_by_an_attempt(self):
+    def test_full_provider_without_an_answer_refuses_by_an_attempt(self):
         store = self.make_store()
         provider = self.make_provider(store, VCPU=1)
         store.claim([self.make_claim(provider, VCPU=1)])
@@ -171,7 +171,7 @@ class TestCassandraClaims(CassandraTests, tests.TestCase):
     def chosen(self, outcome):
         return outcome.chosen, {*outcome.refusals}
 
-    def test_rows_of_operations_that_just_began_are_not_read(self):
+    def test_rows_of_new_operations_are_not_read(self):
         now = fake_clock.FakeClock()
         self.make_store()
         store = base.make_store(None, self.client, now)
@@ -186,7 +186,7 @@ class TestCassandraClaims(CassandraTests, tests.TestCase):
 
         self.assertEqual([0, 1, 1], sent)
 
-    def test_only_what_changed_is_read(self):
+    def test_only_changed_providers_are_read(self):
         store = self.make_store()
         providers = [self.make_provider(store, VCPU=8) for _ in range(9)]
         token = store.usages().token
@@ -209,7 +209,7 @@ class TestCassandraClaims(CassandraTests, tests.TestCase):
         self.assertEqual({*providers[:110]}, self.names_of(
             store.usages(token).usages))
 
-    def test_room_is_found_by_two_scans_and_one_for_each_trait(self):
+    def test_capacity_is_found_by_a_scan_and_trees_of_each_trait(self):
         store = self.make_store()
         providers = [self.make_provider(store, VCPU=8) for _ in range(3)]
         for provider in providers:
@@ -225,7 +225,7 @@ class TestCassandraClaims(CassandraTests, tests.TestCase):
             {'ScanRoom': 1, 'ScanTrees': 4}, self.sent(find))
         self.assertEqual({*providers[1:]}, {*find()})
 
-    def test_class_beyond_what_is_scanned_is_read(self):
+    def test_class_beyond_the_scanned_columns_is_read(self):
         store = self.make_store()
         provider, other = (self.make_provider(store, **{
             f'CUSTOM_{number}': 8 for number in range(count)})
@@ -243,7 +243,7 @@ class TestCassandraClaims(CassandraTests, tests.TestCase):
             {'ScanRoom': 1, 'ScanTrees': 1, 'ReadFigures': 1},
             self.sent(lambda: find(3)))
 
-    def test_traits_that_are_known_are_not_written(self):
+    def test_known_traits_are_not_written(self):
         store = self.make_store()
         provider = str(uuid.uuid4())
         tell = functools.partial(
@@ -253,7 +253,7 @@ class TestCassandraClaims(CassandraTests, tests.TestCase):
             {'ReadTree': 1, 'WriteTree': 1}, self.sent(tell))
         self.assertEqual({'ReadTree': 1}, self.sent(tell))
 
-    def test_traits_that_were_written_without_an_answer_are_told(self):
+    def test_traits_written_without_an_answer_are_set(self):
         store = self.make_store()
         provider = str(uuid.uuid4())
         send = self.client.send
@@ -272,7 +272,7 @@ class TestCassandraClaims(CassandraTests, tests.TestCase):
         self.assertEqual(1, sum(isinstance(each, requests.WriteTree)
                                 for each in self.client.sent))
 
-    def test_what_others_said_meanwhile_is_replaced(self):
+    def test_concurrently_set_traits_are_replaced(self):
         store = self.make_store()
         provider, root = str(uuid.uuid4()), str(uuid.uuid4())
         send = self.client.send
@@ -288,7 +288,7 @@ class TestCassandraClaims(CassandraTests, tests.TestCase):
 
         self.assertEqual({provider: root}, store.roots([provider]))
 
-    def test_server_that_is_too_old_is_refused(self):
+    def test_old_server_is_refused(self):
         store = self.make_store()
         self.client.send = (
             lambda request: requests.KeyspaceDescription('3.11.4', ()))
@@ -298,7 +298,7 @@ class TestCassandraClaims(CassandraTests, tests.TestCase):
 
         self.assertIn('3.11.4', str(found))
 
-    def test_what_is_missing_is_made_by_sync(self):
+    def test_sync_creates_the_schema(self):
         store = self.make_store()
         self.client.model.created = False
         self.assertRaises(exception.SchemaOutOfDate, store.check)
@@ -322,7 +322,7 @@ class TestCassandraClaims(CassandraTests, tests.TestCase):
         self.assertEqual(3, store._copies)
         self.assertNotIn('PASSWORD', store._place)
 
-    def test_name_that_no_partition_can_have_is_not_found(self):
+    def test_empty_name_is_not_found(self):
         store = self.make_store()
 
         self.assertEqual({}, store.claims_of(['']))
@@ -330,7 +330,7 @@ class TestCassandraClaims(CassandraTests, tests.TestCase):
         self.assertEqual([], store.consumers_of(''))
         store.release([''])
 
-    def test_server_that_does_not_answer_is_unreachable(self):
+    def test_silent_server_is_unreachable(self):
         class Deaf:
             def send(self, request):
                 raise remote.OutcomeUnknown('no answer')
@@ -352,7 +352,7 @@ class TestCassandraClaims(CassandraTests, tests.TestCase):
             self.assertIn('no answer', str(found))
 
 
-class TestWhereTheServerCannotAdd(CassandraTests, tests.TestCase):
+class TestServerWithoutAddition(CassandraTests, tests.TestCase):
 
     adds = False
 
@@ -401,7 +401,7 @@ class TestUnreadableRows(tests.TestCase):
         return {each.provider: each.capacity.get('VCPU', 0)
                 for each in store.usages(token).usages}
 
-    def test_provider_is_left_out_and_comes_back(self):
+    def test_unreadable_provider_is_omitted_until_its_repair(self):
         for text in self.INVENTORIES:
             with self.subTest(inventory=text[:80]):
                 before = self.spoil('h', inventory=text)
@@ -453,7 +453,7 @@ class TestUnreadableRows(tests.TestCase):
         self.assertEqual([], store.problems())
         self.take('c', 'h', store)
 
-    def test_consumer_is_left_out(self):
+    def test_unreadable_consumer_is_omitted(self):
         for body in self.BODIES:
             with self.subTest(body=body):
                 before = self.spoil_consumer('a', body)

@@ -19,16 +19,34 @@ def start(function):
     threading.Thread(target=function, daemon=True).start()
 
 
+class CountingClock(clock.Clock):
+    """A clock that counts the waits for its events."""
+
+    def __init__(self):
+        self.waits = 0
+
+    def event(self):
+        event = super().event()
+        wait = event.wait
+
+        def counted(timeout):
+            self.waits += 1
+            return wait(timeout)
+
+        event.wait = counted
+        return event
+
+
 class TestProviderLocks(base.TestCase):
 
     def setUp(self):
         super().setUp()
         self.url = f'file://{self.temporary_directory()}'
 
-    def make(self, url=None, contended='p'):
+    def make(self, url=None, contended='p', now=None):
         """Return the locks of a process that had a conflict at a provider."""
         locks = coordination.ProviderLocks(
-            clock.Clock(), self.url if url is None else url, start)
+            now or clock.Clock(), self.url if url is None else url, start)
         locks.note_conflict([contended])
         return locks
 
@@ -54,7 +72,7 @@ class TestProviderLocks(base.TestCase):
         with locks.held(providers):
             return found
 
-    def test_contended_provider_is_locked_until_it_is_written(self):
+    def test_contended_provider_is_locked_until_the_write(self):
         locks = self.make()
         for _ in range(3):
             with locks.held(['p', 'q']):
@@ -71,26 +89,26 @@ class TestProviderLocks(base.TestCase):
         with self.make(contended='q').held(['p']):
             self.assertTrue(self.is_free())
 
-    def test_lock_that_stays_taken_is_waited_for_once(self):
+    def test_lock_held_elsewhere_is_awaited_once(self):
         self.patch(coordination, 'WAIT_S', 0.2)
         holder = tooz.get_coordinator(self.url, b'holder')
         holder.start()
         self.addCleanup(holder.stop)
         lock = holder.get_lock(b'cellsched-%d' % self.name())
         self.assertTrue(lock.acquire(blocking=False))
-        locks = self.make()
-        with locks.held(['p']):
-            pass
+        now = CountingClock()
+        locks = self.make(now=now)
+        with locks.held(['p']), locks.held(['p']):
+            self.assertFalse(self.is_free())
+            self.assertEqual(1, now.waits)
         lock.release()
-        with locks.held(['p']):
-            pass
 
     def contended(self, locks, provider='p'):
         """Return for how many seconds a provider stays contended."""
         return next(seconds for seconds in range(100) if not (
             locks._contended[provider] > locks._clock.monotonic() + seconds))
 
-    def test_provider_whose_lock_was_waited_for_stays_contended(self):
+    def test_provider_with_an_awaited_lock_stays_contended(self):
         holder = tooz.get_coordinator(self.url, b'holder')
         holder.start()
         self.addCleanup(holder.stop)
@@ -119,7 +137,7 @@ class TestProviderLocks(base.TestCase):
         for expected, seconds in zip((1.0, 1.0, 12.0, 15.0), waits):
             self.assertAlmostEqual(expected, seconds, delta=0.1)
 
-    def test_conflict_of_one_provider_makes_all_contended_if_asked(self):
+    def test_eager_call_locks_providers_after_another_conflict(self):
         locks = self.make(contended='q')
         with locks.held(['p'], eager=True):
             self.assertFalse(self.is_free())
@@ -158,7 +176,7 @@ class TestProviderLocks(base.TestCase):
         second.join()
         self.assertEqual([1, 1], written)
 
-    def test_nothing_waits_for_a_backend_that_fails(self):
+    def test_failed_backend_is_not_awaited(self):
         for url in 'nothing://x', 'postgresql://127.0.0.1:1/x':
             with self.subTest(url=url), self.assertLogs(
                     coordination.LOG.logger, logging.WARNING) as logged:

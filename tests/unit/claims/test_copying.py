@@ -97,7 +97,7 @@ class TestCopy(copies.CopyingTestCase):
 
         self.assertCopied()
 
-    def test_copy_that_is_done_again_changes_nothing(self):
+    def test_repeated_copy_changes_no_claim(self):
         copies.fill(self.source)
         self.copy()
         token = self.target.usages().token
@@ -106,7 +106,7 @@ class TestCopy(copies.CopyingTestCase):
 
         self.assertEqual([], self.target.usages(token).usages)
 
-    def test_members_stay_in_their_groups_whatever_the_policy(self):
+    def test_members_stay_in_groups_beyond_the_policy(self):
         copies.fill(self.source)
         for number, host in enumerate(('h1', 'h1', 'h2')):
             self.source.claim([base.Claim(
@@ -134,7 +134,7 @@ class TestCopy(copies.CopyingTestCase):
             self.assertEqual(copier.size(), sum(done))
 
 
-class TestWhatWouldNotBeGivenAgain(copies.CopyingTestCase):
+class TestOvercommit(copies.CopyingTestCase):
 
     def shrink(self, **has):
         copies.fill(self.source)
@@ -144,7 +144,7 @@ class TestWhatWouldNotBeGivenAgain(copies.CopyingTestCase):
         self.assertRaises(exception.ClaimRefused, self.target.claim, [
             base.Claim('late', provider, {resource: 1})])
 
-    def test_provider_that_shrank_keeps_what_is_taken(self):
+    def test_shrunk_provider_keeps_its_claims(self):
         self.shrink(VCPU=base.Inventory(2), MEMORY_MB=base.Inventory(1024))
 
         self.copy()
@@ -152,7 +152,7 @@ class TestWhatWouldNotBeGivenAgain(copies.CopyingTestCase):
         self.assertCopied()
         self.assertFull()
 
-    def test_provider_that_lost_a_class_keeps_what_is_taken(self):
+    def test_provider_without_a_claimed_class_keeps_its_claims(self):
         self.shrink(VCPU=base.Inventory(20))
 
         self.copy()
@@ -160,14 +160,14 @@ class TestWhatWouldNotBeGivenAgain(copies.CopyingTestCase):
         self.assertCopied()
         self.assertFull(resource='MEMORY_MB')
 
-    def test_provider_that_has_nothing_any_more_keeps_what_is_taken(self):
+    def test_provider_without_inventories_keeps_its_claims(self):
         self.shrink()
 
         self.copy()
 
         self.assertCopied()
 
-    def test_units_that_changed_are_no_matter(self):
+    def test_claims_against_changed_units_are_copied(self):
         self.shrink(VCPU=base.Inventory(20, min_unit=2, max_unit=8),
                     MEMORY_MB=base.Inventory(1024, step_size=100))
 
@@ -175,7 +175,7 @@ class TestWhatWouldNotBeGivenAgain(copies.CopyingTestCase):
 
         self.assertCopied()
 
-    def test_several_that_shrank_are_copied_in_one_batch(self):
+    def test_shrunk_providers_are_copied_in_a_batch(self):
         copies.fill(self.source)
         for provider in 'pqr':
             self.source.set_inventory(
@@ -185,7 +185,7 @@ class TestWhatWouldNotBeGivenAgain(copies.CopyingTestCase):
 
         self.assertCopied()
 
-    def test_more_than_an_inventory_can_say_by_its_total(self):
+    def test_claims_above_the_largest_total_are_copied(self):
         self.source.set_inventory(
             'p', {'DISK_GB': base.Inventory(_MOST, allocation_ratio=3.0)})
         self.source.claim([base.Claim(f'c{number}', 'p', {'DISK_GB': _MOST})
@@ -218,7 +218,7 @@ class TestWhatWouldNotBeGivenAgain(copies.CopyingTestCase):
                 self.assertLessEqual(usage.capacity[resource], max(
                     usage.used[resource], least))
 
-    def test_provider_that_does_not_give_it_at_all_is_an_error(self):
+    def test_refusal_by_the_target_restores_its_inventories(self):
         class Full(memory.MemoryClaims):
 
             def claim(self, claims):
@@ -234,9 +234,9 @@ class TestWhatWouldNotBeGivenAgain(copies.CopyingTestCase):
         self.assertEqual(self.source.inventories(), full.inventories())
 
 
-class TestCopyThatWasKilled(copies.CopyingTestCase):
+class TestKilledCopy(copies.CopyingTestCase):
 
-    def test_copy_that_was_killed_at_any_write_is_done_again(self):
+    def test_copy_killed_at_any_write_can_be_repeated(self):
         copies.fill(self.source)
         self.source.set_inventory('p', {'VCPU': base.Inventory(1)})
         before = copies.facts(self.source)
@@ -257,7 +257,7 @@ class TestCopyThatWasKilled(copies.CopyingTestCase):
         self.assertEqual(before, copies.facts(self.source))
 
 
-class TestStoresThatLackSomething(copies.CopyingTestCase):
+class TestIncompleteStores(copies.CopyingTestCase):
 
     def setUp(self):
         super().setUp()
@@ -265,14 +265,14 @@ class TestStoresThatLackSomething(copies.CopyingTestCase):
         self.source.claim([base.Claim(
             'm', 'p', {'VCPU': 1}, base.Membership('g', 'h', base.AFFINITY))])
 
-    def test_memberships_that_the_target_cannot_keep_are_counted(self):
+    def test_memberships_unsupported_by_the_target_are_counted(self):
         self.target = Groupless()
 
         self.assertEqual(1, self.copy().memberships_lost)
 
         self.assertEqual([], self.differences())
 
-    def test_store_that_does_not_tell_memberships_is_refused(self):
+    def test_store_without_a_list_of_memberships_is_refused(self):
         for source, target in ((Silent(), self.target),
                                (self.source, Silent())):
             with self.assertRaises(
@@ -297,7 +297,7 @@ class TestAnyStore(tests.TestCase):
         profile.few_examples,
         suppress_health_check=[
             *profile.TIMED, hypothesis.HealthCheck.differing_executors])
-    def test_any_store_is_copied_though_the_copy_is_killed(
+    def test_killed_copy_of_any_claims_can_be_repeated(
             self, calls, batch, lives):
         source = memory.MemoryClaims()
         _make(source, calls)

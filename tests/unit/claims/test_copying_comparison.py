@@ -8,7 +8,7 @@ from cellsched import exception
 from tests.unit.claims import copies
 
 
-class TestTargetThatIsAnother(copies.CopyingTestCase):
+class TestForeignTarget(copies.CopyingTestCase):
 
     def setUp(self):
         super().setUp()
@@ -22,7 +22,7 @@ class TestTargetThatIsAnother(copies.CopyingTestCase):
             self.assertIn(text, str(caught.exception))
         self.assertEqual(before, copies.facts(self.target))
 
-    def test_consumer_that_holds_something_else(self):
+    def test_consumer_with_other_claims_is_refused(self):
         self.target.set_inventory('p', {'VCPU': base.Inventory(8)})
         self.target.claim([base.Claim('c1', 'p', {'VCPU': 3})])
 
@@ -30,13 +30,13 @@ class TestTargetThatIsAnother(copies.CopyingTestCase):
             'consumer c1: 64 MEMORY_MB and 2 VCPU of p, 64 MEMORY_MB and 2 '
             'VCPU of q in the source, 3 VCPU of p in the target')
 
-    def test_consumer_that_the_source_does_not_know(self):
+    def test_consumer_unknown_to_the_source_is_refused(self):
         self.target.set_inventory('p', {'VCPU': base.Inventory(8)})
         self.target.claim([base.Claim('other', 'p', {'VCPU': 3})])
 
         self.assertRefused('consumer other: nothing in the source')
 
-    def test_consumer_that_is_in_another_group(self):
+    def test_consumer_in_another_group_is_refused(self):
         joins = base.Membership('g', 'h', base.AFFINITY)
         claim = base.Claim('m', 'p', {'VCPU': 1})
         self.source.claim([claim])
@@ -46,14 +46,14 @@ class TestTargetThatIsAnother(copies.CopyingTestCase):
         self.assertRefused(
             'consumer m', 'member m of server group g on host h in the target')
 
-    def test_provider_that_the_source_does_not_know(self):
+    def test_provider_unknown_to_the_source_is_refused(self):
         self.target.set_inventory('other', {'VCPU': base.Inventory(8)})
 
         self.assertRefused(
             'provider other: nothing in the source, VCPU total 8 in the '
             'target')
 
-    def test_a_few_are_named_and_the_others_counted(self):
+    def test_five_differences_are_named_and_the_rest_is_counted(self):
         self.target.set_inventory('p', {'VCPU': base.Inventory(20)})
         self.target.claim([base.Claim(f'other{number}', 'p', {'VCPU': 1})
                            for number in range(9)])
@@ -61,7 +61,7 @@ class TestTargetThatIsAnother(copies.CopyingTestCase):
         self.assertRefused('consumer other0', 'consumer other4',
                            '; and 4 more')
 
-    def test_provider_without_anything_is_no_matter(self):
+    def test_provider_without_inventories_is_no_difference(self):
         self.target.set_inventory('other', {'VCPU': base.Inventory(8)})
         self.target.set_inventory('other', {})
 
@@ -69,19 +69,19 @@ class TestTargetThatIsAnother(copies.CopyingTestCase):
 
         self.assertEqual([], self.differences())
 
-    def test_store_itself(self):
+    def test_copy_into_the_source_is_refused(self):
         self.target = self.source
 
         self.assertRefused('the same store as the source')
 
-    def test_store_itself_by_another_path(self):
+    def test_copy_into_the_source_by_a_link_is_refused(self):
         self.source = self.stores.store('named')
         (self.directory / 'link').symlink_to(self.directory / 'named')
         self.target = self.stores.store('link')
 
         self.assertRefused('the same store as the source')
 
-    def test_consumer_that_comes_to_hold_something_else_is_a_conflict(self):
+    def test_concurrent_other_claim_of_a_consumer_is_a_conflict(self):
         copier = copying.ClaimCopier(self.source, self.target, 2)
         copier.check()
         self.target.set_inventory('p', {'VCPU': base.Inventory(8)})
@@ -102,19 +102,19 @@ class TestDifferences(copies.CopyingTestCase):
         copies.fill(self.source)
         self.copy()
 
-    def test_claim_that_is_lost(self):
+    def test_lost_claim_is_a_difference(self):
         self.target.release(['c4'])
 
         self.assertEqual(
             [('provider', 'r'), ('consumer', 'c4')], self.differences())
 
-    def test_claim_that_came(self):
+    def test_additional_claim_is_a_difference(self):
         self.target.claim([base.Claim('d', 'r', {'VCPU': 1})])
 
         self.assertEqual(
             [('provider', 'r'), ('consumer', 'd')], self.differences())
 
-    def test_many_that_came_are_told_once_each(self):
+    def test_many_additional_claims_are_reported_once(self):
         names = [*(f'a{number}' for number in range(5)),
                  *(f'c1{number}' for number in range(5)), 'd']
         self.target.claim(
@@ -125,7 +125,7 @@ class TestDifferences(copies.CopyingTestCase):
             [('provider', 'r'), *(('consumer', name) for name in names)],
             self.differences())
 
-    def test_figures_that_do_not_follow_from_claims(self):
+    def test_wrong_counters_are_a_difference(self):
         self.target = memory.MemoryClaims()
         self.copy()
         self.target._consumers['p'] += 1
@@ -134,7 +134,7 @@ class TestDifferences(copies.CopyingTestCase):
         self.assertEqual(
             [('provider', 'p'), ('provider', 'q')], self.differences())
 
-    def test_store_that_does_not_tell_what_providers_have(self):
+    def test_missing_inventories_are_a_difference(self):
         class Forgetful(memory.MemoryClaims):
 
             def inventories(self, providers=None):
@@ -146,20 +146,20 @@ class TestDifferences(copies.CopyingTestCase):
         self.assertEqual([('provider', name) for name in 'pqr'],
                          self.differences())
 
-    def test_claim_that_is_of_another(self):
+    def test_claim_of_another_consumer_is_a_difference(self):
         self.target.transfer('c4', 'c9')
 
         self.assertEqual(
             [('consumer', 'c4'), ('consumer', 'c9')], self.differences())
 
-    def test_member_that_left_its_group(self):
+    def test_missing_membership_is_a_difference(self):
         joins = base.Membership('g', 'h', base.AFFINITY)
         for store, group in ((self.source, joins), (self.target, None)):
             store.claim([base.Claim('m', 'p', {'VCPU': 1}, group)])
 
         self.assertEqual([('consumer', 'm')], self.differences())
 
-    def test_inventory_that_changed(self):
+    def test_changed_inventory_is_a_difference(self):
         known = self.source.inventories()['q']
         for changed in (
                 {'VCPU': base.Inventory(9, 2, 2.0, 1, 4, 1)},
@@ -172,7 +172,7 @@ class TestDifferences(copies.CopyingTestCase):
         self.target.set_inventory('q', known)
         self.assertEqual([], self.differences())
 
-    def test_provider_that_is_known_to_one(self):
+    def test_provider_of_a_single_store_is_a_difference(self):
         self.source.set_inventory('s', {'VCPU': base.Inventory(1)})
         self.target.set_inventory('t', {'VCPU': base.Inventory(1)})
         self.source.set_inventory('empty', {})
@@ -180,7 +180,7 @@ class TestDifferences(copies.CopyingTestCase):
         self.assertEqual(
             [('provider', 's'), ('provider', 't')], self.differences())
 
-    def test_store_may_keep_no_more_than_what_claims_are_checked_by(self):
+    def test_inventory_fields_without_an_effect_are_no_difference(self):
         class Brief(memory.MemoryClaims):
 
             def inventories(self, providers=None):

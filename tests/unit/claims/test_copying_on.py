@@ -58,13 +58,13 @@ class TestEachKind(copies.CopyingTestCase):
                 for consumer, claims in store.claims_of(CONSUMERS).items()
                 for claim in claims}
 
-    def test_all_of_it_comes_through_a_store_that_knows_groups(self):
+    def test_copy_through_etcd_keeps_claims_and_groups(self):
         self.assertEqual([0, 0], self.carry(['etcd']))
 
         self.assertCopied()
         self.assertEqual(self.owners(self.source), self.owners(self.target))
 
-    def test_all_but_groups_comes_through_those_that_do_not(self):
+    def test_copy_through_cassandra_and_placement_loses_groups_only(self):
         self.assertEqual([3, 0, 0, 0],
                          self.carry(['cassandra', 'placement', 'etcd']))
 

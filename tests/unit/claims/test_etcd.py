@@ -57,10 +57,10 @@ class TestRequests(on_model.TestCase):
         [usage] = self.peer.usages(providers=['h']).usages
         return usage.used['VCPU'], usage.consumers
 
-    def test_claim_of_what_was_seen_is_one_request(self):
+    def test_claim_by_a_current_cache_is_a_single_request(self):
         self.assertEqual(1, len(self.requests(self.claim)))
 
-    def test_claim_of_what_others_changed_is_one_request_more(self):
+    def test_claim_by_an_outdated_cache_is_two_requests(self):
         self.claim(self.peer)
 
         self.assertEqual(2, len(self.requests(self.claim)))
@@ -77,7 +77,7 @@ class TestRequests(on_model.TestCase):
         (store or self.store).claim([claims.Claim('same', 'h', {'VCPU': 1})])
         self.peer.release(['same'])
 
-    def test_where_others_are_mostly_faster_a_member_is_asked_before(self):
+    def test_member_is_read_before_a_claim_after_many_conflicts(self):
         self.lose_often()
         for _ in range(5):
             self.claim_again(self.peer)
@@ -88,7 +88,7 @@ class TestRequests(on_model.TestCase):
         self.assertIn(protocol.Put, map(type, claim.success))
         self.assertEqual((1, 1), self.used())
 
-    def test_member_is_asked_no_more_once_nobody_else_is_at_work(self):
+    def test_member_is_not_read_after_claims_without_conflicts(self):
         self.lose_often()
         for number in range(30):
             self.store.claim([
@@ -96,7 +96,7 @@ class TestRequests(on_model.TestCase):
 
         self.assertEqual(1, len(self.requests(self.claim)))
 
-    def test_what_a_member_is_behind_with_is_found_out_by_the_claim(self):
+    def test_claim_is_exact_after_a_read_of_a_lagging_member(self):
         self.lose_often()
         self.model.behind = 10
         self.store.set_inventory('h', {'VCPU': claims.Inventory(3)})
@@ -108,7 +108,7 @@ class TestRequests(on_model.TestCase):
         self.assertRaises(exception.ClaimRefused, self.claim)
         self.assertEqual((3, 3), self.used())
 
-    def test_what_is_guessed_never_exceeds_the_capacity(self):
+    def test_claims_by_an_outdated_cache_respect_the_capacity(self):
         self.store.set_inventory('h', {'VCPU': claims.Inventory(5)})
         self.claim(self.peer)
         self.claim()
@@ -119,7 +119,7 @@ class TestRequests(on_model.TestCase):
 
         self.assertEqual((5, 5), self.used())
 
-    def test_feed_without_changes_is_one_read_of_two_keys(self):
+    def test_feed_without_changes_reads_two_keys(self):
         token = self.store.usages().token
 
         [request] = self.requests(lambda: self.store.usages(token))
@@ -151,7 +151,7 @@ class TestRequests(on_model.TestCase):
 
         self.assertEqual(1, len(self.requests(self.claim)))
 
-    def test_feed_reads_what_changed(self):
+    def test_feed_reads_changed_keys(self):
         token = self.store.usages().token
         self.claim(self.peer)
 
@@ -160,7 +160,7 @@ class TestRequests(on_model.TestCase):
         self.assertEqual([protocol.Transaction, protocol.Changes],
                          [*map(type, requests)])
 
-    def test_feed_of_what_was_compacted_tells_what_changed(self):
+    def test_feed_after_a_compaction_has_the_changes(self):
         self.store.set_inventory('other', {})
         token = self.store.usages().token
         self.claim(self.peer)
@@ -170,7 +170,7 @@ class TestRequests(on_model.TestCase):
         self.assertEqual(['h'], [
             usage.provider for usage in self.store.usages(token).usages])
 
-    def test_token_of_another_cluster_tells_everything(self):
+    def test_feed_after_a_token_of_another_cluster_has_all_providers(self):
         token = self.store.usages().token
         self.model.cluster = '2'
 
@@ -208,7 +208,7 @@ class TestAlternatives(on_model.TestCase):
         return {each.provider: each.used['VCPU']
                 for each in self.make_store().usages().usages}
 
-    def test_full_hosts_are_passed_over_in_one_request(self):
+    def test_full_hosts_are_skipped_in_a_single_request(self):
         self.store.claim_each([self.request('g', 3), self.request('h', 3)])
 
         sent, outcome = self.requests(
@@ -230,7 +230,7 @@ class TestAlternatives(on_model.TestCase):
         self.assertEqual(0, outcome.chosen)
         self.assertEqual(2, len(sent))
 
-    def test_last_place_that_another_process_takes_leads_to_the_next(self):
+    def test_claim_after_a_lost_last_place_is_on_the_next_host(self):
         for store in self.store, self.peer:
             store.claim_any(self.request('g'))
         self.store.claim_any(self.request('h'))
@@ -284,13 +284,13 @@ class TestAlternatives(on_model.TestCase):
         self.assertEqual([taken, 0], [each.chosen for each in outcomes])
         self.assertEqual({'g': 3, 'h': 1 + taken, 'i': 0}, self.used())
 
-    def test_next_host_of_a_contended_one_may_have_another_claim(self):
+    def test_fallback_host_may_have_another_claim(self):
         self.check_two_requests(taken=0)
 
     def test_claims_of_the_next_host_are_made_after_a_conflict(self):
         self.check_two_requests(taken=1)
 
-    def test_requests_for_several_hosts_are_one_request(self):
+    def test_claims_of_several_hosts_are_a_single_request(self):
         sent, outcomes = self.requests(lambda: self.store.claim_each(
             [self.request(hosts) for hosts in ('g', 'h', 'ig', 'g', 'hi')]))
 
@@ -358,7 +358,7 @@ class TestAlternatives(on_model.TestCase):
             op, protocol.Put)]) for each in self.client.sent]
         self.assertEqual([3, 9], [count for count in puts if count > 2])
 
-    def test_each_thread_gets_an_error_of_its_own(self):
+    def test_each_thread_gets_its_own_error(self):
         arrived = WaitingClock(3)
 
         class Client(on_model.ModelClient):
@@ -449,7 +449,7 @@ class TestServer(on_model.TestCase):
             self.model.version = version
             self.store.check()
 
-    def test_place_that_was_not_prepared_names_the_command(self):
+    def test_unprepared_store_is_refused_with_the_command(self):
         self.client.model = servers.EtcdModel()
 
         error = self.assertRaises(
@@ -457,7 +457,7 @@ class TestServer(on_model.TestCase):
 
         self.assertIn('cellsched-manage claims_db sync', str(error))
 
-    def test_what_the_server_refuses_is_an_error_with_its_reason(self):
+    def test_refusal_by_the_server_is_an_error_with_its_reason(self):
         store = self.make_store(
             client=on_model.ModelClient(servers.EtcdModel(ops_max=2)))
 
@@ -526,7 +526,7 @@ class TestUnreadableKeys(KeysTestCase):
             b'{"i":[],"u":{},"n":0,"b":{},"c":0}',
             b'{"i":{"VCPU":[4]},"u":{},"n":0,"b":{},"c":0,"v":2}')
 
-    def test_provider_is_left_out_and_comes_back(self):
+    def test_unreadable_provider_is_omitted_until_its_repair(self):
         for junk in self.JUNK:
             with self.subTest(junk=junk[:80]):
                 right = self.put('p/h', junk)
@@ -550,7 +550,7 @@ class TestUnreadableKeys(KeysTestCase):
                 self.take('d', 'h', peer)
                 peer.release(['c', 'd'])
 
-    def test_feed_reports_provider_that_was_mended_by_hand(self):
+    def test_feed_reports_a_manually_repaired_provider(self):
         right = self.put('p/h', b'junk')
         self.take('c', 'i')
         token = self.store.usages().token
@@ -583,7 +583,7 @@ class TestUnreadableKeys(KeysTestCase):
         self.store.usages()
         self.assertEqual((0, 0), self.used()['h'])
 
-    def test_consumer_is_left_out(self):
+    def test_unreadable_consumer_is_omitted(self):
         for junk in self.JUNK:
             with self.subTest(junk=junk[:80]):
                 right = self.put('c/a', junk)
@@ -599,7 +599,7 @@ class TestUnreadableKeys(KeysTestCase):
                 self.put('c/a', right)
                 self.assertEqual(['a', 'b'], self.store.consumers())
 
-    def test_release_serves_the_other_consumers_of_an_unreadable_one(self):
+    def test_release_beside_an_unreadable_consumer_succeeds(self):
         self.put('c/a', b'{"a":5}')
 
         error = self.assertRaises(
@@ -609,7 +609,7 @@ class TestUnreadableKeys(KeysTestCase):
         self.assertEqual([], self.store.consumers())
         self.assertEqual(b'{"a":5}', self.put('c/a', b''))
 
-    def test_key_that_is_no_text_is_skipped(self):
+    def test_key_with_invalid_utf8_is_skipped(self):
         for kind in b'p', b'c', b'g':
             self.model.answer(protocol.Transaction(success=(
                 protocol.Put(b'/cellsched/%s/\xff' % kind, b'junk'),)))
@@ -657,7 +657,7 @@ class TestMending(KeysTestCase):
         self.assertEqual([], self.store.problems())
         self.store.claim([claims.Claim('n', 'h', {'VCPU': 1}, joins)])
 
-    def test_marks_of_an_earlier_version_change_nothing(self):
+    def test_marks_of_an_earlier_version_are_ignored(self):
         for key in 'p/h', 'c/a':
             value = self.model.read(f'/cellsched/{key}'.encode())[0].value
             self.put(key, value.replace(b'"b":{}', b'"b":{"gone":1}').replace(
@@ -694,7 +694,7 @@ class TestFullServer(KeysTestCase):
         self.model.is_full = False
         super().tearDown()
 
-    def test_release_succeeds_and_is_counted_once_there_is_space(self):
+    def test_release_on_a_full_server_is_counted_later(self):
         joins = claims.Membership('g', 'host', claims.ANTI_AFFINITY)
         self.model.is_full = False
         self.store.claim([claims.Claim('m', 'h', {'VCPU': 1}, joins)])
@@ -704,19 +704,19 @@ class TestFullServer(KeysTestCase):
 
         self.assertEqual({}, self.store.claims_of(['a', 'm']))
         self.store.usages()
-        self.assertEqual((2, 2), self.used_when_there_is_space()['h'])
+        self.assertEqual((2, 2), self.used_with_space()['h'])
         self.assertIn('alarm NOSPACE', self.logs.output)
         self.clock.advance(60)
         self.make_peer(self.store).usages()
         self.assertEqual((0, 0), self.used()['h'])
         self.store.claim([claims.Claim('n', 'h', {'VCPU': 4}, joins)])
 
-    def used_when_there_is_space(self):
+    def used_with_space(self):
         self.model.is_full = False
         return {each.provider: (each.used.get('VCPU', 0), each.consumers)
                 for each in self.store.usages(providers=['h']).usages}
 
-    def test_claim_that_wrong_counters_refuse_is_made(self):
+    def test_claim_refused_by_wrong_counters_succeeds(self):
         self.store.release(['a'])
         self.model.is_full = False
 

@@ -45,7 +45,7 @@ class TestListing(base.TestCase):
                     claims.Claim(f'c{number}', provider, {'VCPU': 1})
                     for provider in 'pq'[:1 + number % 2]])
 
-    def test_pages_are_the_same_of_either(self):
+    def test_pages_are_the_same_with_and_without_a_list(self):
         for limit, expected in (
             (1, [['c0'], ['c1'], ['c2'], ['c3'], ['c4']]),
             (2, [['c0', 'c1'], ['c2', 'c3'], ['c4']]),
@@ -58,12 +58,12 @@ class TestListing(base.TestCase):
         for store in memory.MemoryClaims(), UnlistedClaims():
             self.assertEqual([], [*listing.pages(store, 3)])
 
-    def test_limit_below_one_is_invalid(self):
+    def test_limit_below_1_is_invalid(self):
         for store in self.stores:
             with self.assertRaises(exception.InvalidField):
                 next(listing.pages(store, 0))
 
-    def test_what_a_store_does_not_tell_is_named(self):
+    def test_unsupported_list_is_refused_with_its_name(self):
         listed, unlisted = self.stores
         for call, name in ((unlisted.consumers, 'consumers()'),
                            (lambda: listed.consumers_of('p'),
@@ -116,7 +116,7 @@ class TestProbe(base.TestCase):
             self.assertTrue(listing.is_probe(usage.provider))
             self.assertEqual(0, usage.consumers)
 
-    def test_claim_that_a_dead_process_kept_is_released(self):
+    def test_claim_of_a_dead_probe_is_released(self):
         for store in self.stores:
             release, store.release = store.release, lambda consumers: None
             listing.probe(store, 'host1')
@@ -141,7 +141,7 @@ class TestProbe(base.TestCase):
         self.assertRaises(
             exception.ClaimStoreFailed, listing.probe, Broken(), 'host1')
 
-    def test_no_listing_audit_or_copy_has_it(self):
+    def test_probe_is_in_no_listing_audit_or_copy(self):
         for store in self.stores:
             release, store.release = store.release, lambda consumers: None
             listing.probe(store, 'host1')

@@ -18,7 +18,7 @@ class TestMemoryClaims(
     def make_store(self):
         return memory.MemoryClaims()
 
-    def test_only_what_changed_is_told(self):
+    def test_feed_has_changed_providers_only(self):
         providers = [self.make_provider(self.store, VCPU=8)
                      for _ in range(10)]
         token = self.store.usages().token
@@ -31,7 +31,7 @@ class TestMemoryClaims(
         self.assertEqual({providers[2], providers[4]},
                          self.names_of(self.store.usages(token).usages))
 
-    def test_what_the_caller_changes_later_is_no_claim(self):
+    def test_later_change_of_an_argument_changes_no_claim(self):
         provider = self.make_provider(self.store, VCPU=8)
         resources = {'VCPU': 1}
         self.store.claim([claims.Claim('c', provider, resources)])

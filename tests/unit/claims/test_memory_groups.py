@@ -20,7 +20,7 @@ class TestMembers(tests.TestCase):
             consumer, provider, {'VCPU': 1}, group and base.Membership(
                 group, provider, base.ANTI_AFFINITY))])
 
-    def test_who_left_may_leave_again(self):
+    def test_repeated_release_of_a_member_succeeds(self):
         self.claim('c')
 
         for _ in range(2):
@@ -28,7 +28,7 @@ class TestMembers(tests.TestCase):
 
         self.claim('d')
 
-    def test_who_left_and_came_back_without_a_group_is_in_none(self):
+    def test_new_claim_without_a_group_has_no_membership(self):
         self.claim('c')
         self.store.release(['c'])
         self.claim('c', group=None)
@@ -38,7 +38,7 @@ class TestMembers(tests.TestCase):
 
         self.assertEqual({'d', 'e'}, set(self.store.claims_of('cde')))
 
-    def test_nothing_is_kept_of_a_group_that_all_left(self):
+    def test_empty_group_is_forgotten(self):
         for number in range(3):
             self.claim('c', group=f'g{number}')
             self.claim('d', 'q', group=f'g{number}')

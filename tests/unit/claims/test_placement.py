@@ -61,9 +61,9 @@ class TestPlacementClaims(
         call(*args)
         return [each.split()[0] for each in self.client.requests[before:]]
 
-    def test_batch_is_one_request(self):
+    def test_batch_is_a_single_request(self):
         provider = self.make_provider(self.store, VCPU=8)
-        self.store = self.of_one_guard()
+        self.store = self.single_guard()
         self.store.claim([self.make_claim(provider, VCPU=1)])
         batch = [self.make_claim(provider, VCPU=1) for _ in range(3)]
 
@@ -93,7 +93,7 @@ class TestPlacementClaims(
 
         self.assertEqual([[False], [False], [True]], held)
 
-    def test_hosts_that_just_refused_are_read_once_for_all_alternatives(self):
+    def test_full_hosts_are_read_before_the_first_write(self):
         *full, free = [self.make_provider(self.store, VCPU=1)
                        for _ in range(4)]
         self.store.claim([self.make_claim(each, VCPU=1) for each in full])
@@ -145,7 +145,7 @@ class TestPlacementClaims(
             [claims.Claim(holders[2].consumer, each, {'VCPU': 1})]
             for each in full]).chosen)
 
-    def test_host_that_refused_is_claimed_once_it_has_room(self):
+    def test_full_host_is_claimed_after_a_release(self):
         provider, other = (self.make_provider(self.store, VCPU=1)
                            for _ in range(2))
         holder = self.make_claim(provider, VCPU=1)
@@ -162,7 +162,7 @@ class TestPlacementClaims(
 
         self.assertEqual((0, {}), (outcome.chosen, outcome.refusals))
 
-    def test_placement_that_is_silent_refuses_nothing(self):
+    def test_silent_placement_refuses_no_claim(self):
         provider = self.make_provider(self.store, VCPU=1)
         store = placement.PlacementClaims(
             self.client, clock.Clock(), random.Random(1), retry_timeout_s=0.0)
@@ -180,7 +180,7 @@ class TestPlacementClaims(
             exception.DatabaseUnreachable, store.claim_any,
             [[self.make_claim(provider, VCPU=1)]])
 
-    def test_list_of_consumers_is_one_request_of_each_provider(self):
+    def test_list_of_consumers_is_a_request_for_each_provider(self):
         providers = [self.make_provider(self.store, VCPU=8) for _ in range(3)]
         claims_ = [self.make_claim(provider, VCPU=1)
                    for provider in providers[:2] for _ in range(2)]
@@ -194,7 +194,7 @@ class TestPlacementClaims(
         self.assertEqual(
             [sorted(claim.consumer for claim in claims_)], listed)
 
-    def test_traits_that_are_known_are_not_written(self):
+    def test_known_traits_are_not_written(self):
         provider = self.make_provider(self.store, VCPU=8)
 
         def reported():
@@ -204,7 +204,7 @@ class TestPlacementClaims(
         self.assertIn('PUT', reported())
         self.assertEqual(['GET', 'GET'], reported())
 
-    def test_trait_that_placement_has_not_is_invalid(self):
+    def test_unknown_trait_is_invalid(self):
         provider = self.make_provider(self.store, VCPU=8)
         with self.assertRaises(exception.InvalidField) as caught:
             self.store.set_traits(provider, ['WHATEVER'], provider)
@@ -213,7 +213,7 @@ class TestPlacementClaims(
         self.assertEqual([provider], self.store.find_providers(
             claims.ProviderQuery({'VCPU': [1]}, frozenset({'CUSTOM_A'}))))
 
-    def test_trees_that_are_turned_around_are_no_loop(self):
+    def test_reversed_tree_is_no_loop(self):
         one, two = (self.make_provider(self.store, VCPU=8) for _ in range(2))
         for child, root in (one, two), (two, one), (one, two):
             self.store.set_traits(child, [], root)
@@ -222,7 +222,7 @@ class TestPlacementClaims(
             self.assertEqual({child: root, root: root},
                              self.store.roots([one, two]))
 
-    def test_query_for_what_nobody_knows_finds_nothing(self):
+    def test_query_for_unknown_classes_and_traits_finds_no_provider(self):
         provider = self.make_provider(self.store, VCPU=8)
         self.store.set_traits(provider, [], provider)
 
@@ -248,7 +248,7 @@ class TestPlacementClaims(
         return placement.PlacementClaims(
             LateClient(self.client.server), clock.Clock(), random.Random(3))
 
-    def test_repeat_that_comes_first_is_what_leaves_no_room(self):
+    def test_concurrent_repetition_of_a_claim_succeeds(self):
         claim = self.make_claim(self.make_provider(self.store, VCPU=2),
                                 VCPU=2)
         store = self.beforehand(lambda it: it.claim([claim]))
@@ -257,7 +257,7 @@ class TestPlacementClaims(
 
         self.assertHolds(self.store, claim)
 
-    def test_part_that_another_call_claims_leaves_room_for_the_rest(self):
+    def test_rest_of_a_partly_held_batch_is_claimed(self):
         provider = self.make_provider(self.store, VCPU=2)
         holder, one, two = (self.make_claim(provider, VCPU=1)
                             for _ in range(3))
@@ -278,7 +278,7 @@ class TestPlacementClaims(
         self.assertHolds(self.store, one)
         self.assertHolds(self.store, two)
 
-    def test_transfer_that_comes_first_is_no_other(self):
+    def test_concurrent_repetition_of_a_transfer_is_no_transfer(self):
         claim = self.make_claim(self.make_provider(self.store, VCPU=2),
                                 VCPU=2)
         target = str(uuid.uuid4())
@@ -293,7 +293,7 @@ class TestPlacementClaims(
 
     def test_release_and_transfer_look_first(self):
         provider = self.make_provider(self.store, VCPU=8)
-        self.store = self.of_one_guard()
+        self.store = self.single_guard()
         batch = [self.make_claim(provider, VCPU=1) for _ in range(3)]
         self.store.claim(batch)
         names = [claim.consumer for claim in batch]
@@ -303,7 +303,7 @@ class TestPlacementClaims(
         self.assertEqual(['GET', 'GET', 'POST'], self.requests_of(
             self.store.release, names[1:]))
 
-    def test_usages_read_generations_and_what_changed(self):
+    def test_usages_read_generations_and_changed_providers(self):
         one, two = (self.make_provider(self.store, VCPU=8) for _ in range(2))
         token = self.store.usages().token
         self.assertEqual(['GET'], self.requests_of(self.store.usages, token))
@@ -315,7 +315,7 @@ class TestPlacementClaims(
             [one], [usage.provider for usage
                     in self.store.usages(token).usages])
 
-    def test_provider_that_was_removed_is_told_with_nothing(self):
+    def test_removed_provider_is_reported_without_capacity(self):
         one, two = (self.make_provider(self.store, VCPU=8) for _ in range(2))
         token = self.store.usages().token
         del self.client.server.providers[one]
@@ -324,7 +324,7 @@ class TestPlacementClaims(
             [claims.Usage(one, {}, {}, 0)],
             self.store.usages(token).usages)
 
-    def test_guards_are_nobodys_providers(self):
+    def test_guards_are_hidden(self):
         provider = self.make_provider(self.store, VCPU=8)
         self.store.claim([self.make_claim(provider, VCPU=1)])
 
@@ -334,7 +334,7 @@ class TestPlacementClaims(
         self.assertEqual([], self.store.usages(providers=[guard]).usages)
         self.assertEqual([], self.store.consumers_of(guard))
 
-    def test_names_that_are_no_uuids_hold_nothing(self):
+    def test_names_other_than_uuids_hold_no_claims(self):
         for name in 'c', 'A' * 36, str(uuid.uuid4()).upper():
             self.assertEqual({}, self.store.claims_of([name]))
             self.store.release([name])
@@ -347,14 +347,14 @@ class TestPlacementClaims(
                 exception.InvalidField, self.store.set_inventory, name, {})
             self.assertEqual('provider', error.field)
 
-    def test_another_form_of_a_uuid_is_transferred_to_nothing(self):
+    def test_transfer_of_another_form_of_a_uuid_is_refused(self):
         name = str(uuid.uuid4())
         error = self.assertRaises(
             exception.InvalidField, self.store.transfer, name.upper(), name)
         self.assertEqual('source', error.field)
         self.assertFalse(self.store.transfer('A' * 36, name))
 
-    def test_refusal_names_the_first_of_what_does_not_fit(self):
+    def test_refusal_names_the_first_full_provider_and_class(self):
         first, second = sorted(
             self.make_provider(self.store, DISK_GB=1, VCPU=1)
             for _ in range(2))
@@ -368,14 +368,14 @@ class TestPlacementClaims(
             self.assertEqual(
                 (providers[0], 'DISK_GB'), (error.provider, error.resource))
 
-    def test_class_that_placement_cannot_have_is_named(self):
+    def test_invalid_resource_class_is_refused(self):
         error = self.assertRaises(
             exception.InvalidField, self.store.set_inventory,
             str(uuid.uuid4()), {'GOLD': claims.Inventory(1)})
 
         self.assertEqual('resource class', error.field)
 
-    def test_transfer_of_what_bounds_admit_no_longer(self):
+    def test_transfer_of_claims_beyond_the_units_succeeds(self):
         provider = self.make_provider(self.store, VCPU=8)
         claim, target = self.make_claim(provider, VCPU=3), str(uuid.uuid4())
         self.store.claim([claim])
@@ -395,7 +395,7 @@ class TestPlacementClaims(
 
         self.assertCapacity(self.store, provider, VCPU=29)
 
-    def test_two_placements_are_not_the_same(self):
+    def test_stores_of_two_placements_differ(self):
         other = Client(servers.PlacementModel())
         other.url = 'http://other'
         store = placement.PlacementClaims(
@@ -405,7 +405,7 @@ class TestPlacementClaims(
         self.store.sync()
         self.assertTrue(self.store.same_backend(store))
 
-    def test_server_that_does_not_answer_is_named(self):
+    def test_silent_server_is_unreachable(self):
         def send(request):
             raise remote.NotSent('nobody listens')
         self.client.send = send
@@ -418,7 +418,7 @@ class TestPlacementClaims(
                 ('claims', 'http://placement', 'nobody listens'),
                 (error.schema, error.url, error.reason))
 
-    def test_old_placement_and_something_else_are_refused(self):
+    def test_old_placement_and_other_services_are_refused(self):
         for status, body, text in (
                 (200, {'versions': [{'max_version': '1.36'}]}, '1.38'),
                 (200, {'versions': []}, 'not a Placement service'),
@@ -430,10 +430,10 @@ class TestPlacementClaims(
                 exception.ConfigurationInvalid, self.store.check)
             self.assertIn(text, str(error))
 
-    def test_usable_placement_is_fit_for_use(self):
+    def test_supported_placement_is_accepted(self):
         self.store.check()
 
-    def of_one_guard(self):
+    def single_guard(self):
         return placement.PlacementClaims(
             self.client, clock.Clock(), random.Random(1), guards=1)
 
@@ -466,7 +466,7 @@ class TestUnreadableProvider(OnModel, base.TestCase):
                  for each in found.usages}.get(provider)
                 for provider in self.providers], found.token
 
-    def test_it_has_no_capacity_until_it_can_be_read(self):
+    def test_unreadable_provider_has_no_capacity_until_its_repair(self):
         for status, body in ((500, None), (200, {}), (200, {
                 'inventories': {'VCPU': {'total': 4}}, 'usages': [],
                 'allocations': 5})):
@@ -487,7 +487,7 @@ class TestUnreadableProvider(OnModel, base.TestCase):
                 self.assertEqual(4, self.capacities(token)[0][0])
                 self.assertEqual([], self.store.problems())
 
-    def test_placement_that_is_away_has_no_usages(self):
+    def test_silent_placement_has_no_usages(self):
         def answer(request):
             raise remote.OutcomeUnknown('no answer')
 
@@ -553,7 +553,7 @@ class TestRejections(OnModel, base.TestCase):
     def lose(self, request):
         raise remote.OutcomeUnknown('no answer')
 
-    def test_claim_that_fits_again_is_repeated(self):
+    def test_rejected_claim_is_repeated_after_the_host_is_made_again(self):
         """A host was deleted and made again before it was read."""
         def reject_once(request):
             answer = self.reject(request)

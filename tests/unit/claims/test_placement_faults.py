@@ -240,11 +240,11 @@ class TestFaults(base.TestCase):
         self.assertEqual(expected, held, f'seed {seed}')
         return world
 
-    def test_who_was_told_so_holds_it_and_nobody_else_does(self):
+    def test_claims_are_exact_with_faults(self):
         for seed in self.seeds:
             self.run_seed(seed, self.chance)
 
-    def test_what_is_late_is_done_in_time_or_never(self):
+    def test_claims_are_exact_with_late_requests(self):
         for seed in self.seeds:
             self.run_seed(seed, self.late)
 
@@ -252,7 +252,7 @@ class TestFaults(base.TestCase):
         for seed in range(30, 40):
             self.run_seed(seed, self.late, threads=True)
 
-    def test_the_same_where_requests_only_meet(self):
+    def test_claims_are_exact_without_faults(self):
         for seed in self.seeds:
             world = self.run_seed(seed, {})
             # Nobody is left whom others could not claim for as for a new one.
@@ -260,7 +260,7 @@ class TestFaults(base.TestCase):
                 {consumer for consumer, *_ in world.server.rows},
                 {*world.server.consumers})
 
-    def test_writes_without_guards_take_more_than_there_is(self):
+    def test_writes_without_guards_overcommit(self):
         write = guards.Guards._write
 
         def unguarded(self, guard, bodies):
@@ -277,7 +277,7 @@ class TestFaults(base.TestCase):
             for seed in range(profile.SEEDS_TO_FAIL):
                 self.run_seed(seed, {})
 
-    def test_writes_whose_guard_comes_last_take_more_than_there_is(self):
+    def test_writes_with_the_guard_last_overcommit(self):
         def last(self, guard, bodies):
             sent = {**bodies, guard.consumer: self._body(
                 guard, guard.generation)}
@@ -292,7 +292,7 @@ class TestFaults(base.TestCase):
             for seed in range(profile.SEEDS_TO_FAIL):
                 self.run_seed(seed, {})
 
-    def test_writes_that_are_not_settled_are_done_after_they_were_given_up(
+    def test_unresolved_writes_are_executed_after_their_failure(
             self):
         self.patch(guards.Guards, 'settle', lambda self, guard: False)
         self.patch(guards.Guards, 'settle_all', lambda *args: None)

@@ -25,10 +25,10 @@ class TestAttempts(base.TestCase):
             for number in remote.attempts(
                 self.clock, random.Random(seed), patience_s)]
 
-    def test_without_patience_there_is_one_attempt(self):
+    def test_zero_timeout_allows_a_single_attempt(self):
         self.assertEqual([(0, 0.0)], self.times(1, 0))
 
-    def test_last_attempt_is_when_patience_ends(self):
+    def test_last_attempt_is_at_the_timeout(self):
         times = self.times(1, 3.0)
 
         self.assertEqual([*range(len(times))],
@@ -45,7 +45,7 @@ class TestAttempts(base.TestCase):
                 remote.FIRST_S * 2 ** number, remote.MOST_S) + 1e-9)
         self.assertGreater(max(pauses), remote.MOST_S / 2)
 
-    def test_those_who_lost_together_do_not_wait_the_same(self):
+    def test_pauses_of_callers_differ(self):
         self.assertNotEqual(self.times(1, 1.0), self.times(2, 1.0))
 
 
@@ -92,7 +92,7 @@ class TestProviderQueue(base.TestCase):
         self.assertEqual([[1], [2], [3], [4]], self.written[1:])
         self.assertEqual(0, self.waiting())
 
-    def test_writer_of_several_providers_waits_for_all_of_them(self):
+    def test_writer_of_several_providers_waits_for_each_turn(self):
         with contextlib.ExitStack() as stack:
             stack.enter_context(self.queue.turn(['b', 'a']))
             both = self.enter(['a', 'b'], 'ab')
@@ -123,7 +123,7 @@ class TestProviderQueue(base.TestCase):
 
         self.assertEqual([[1], [2, 3]], self.written)
 
-    def test_items_of_a_writer_that_fails_are_written_by_their_owners(self):
+    def test_items_of_a_failed_writer_are_written_by_their_owners(self):
         def fail(items):
             raise ValueError
 
@@ -135,7 +135,7 @@ class TestProviderQueue(base.TestCase):
         self.assertRaises(ValueError, failing.result)
         self.assertEqual([[1, 2]], self.written)
 
-    def test_items_that_are_not_written_are_left_to_their_owners(self):
+    def test_skipped_items_are_written_by_their_owners(self):
         with self.queue.turn(['a']):
             waiting = [self.enter(['a'], 0, lambda items: items.remove(1)),
                        *(self.enter(['a'], number) for number in (1, 2))]
@@ -143,14 +143,14 @@ class TestProviderQueue(base.TestCase):
 
         self.assertEqual([[0, 2], [1]], self.written)
 
-    def test_writer_that_takes_too_long_loses_its_turn(self):
+    def test_slow_writer_loses_its_turn(self):
         queue = remote.ProviderQueue(WaitingClock())
         with queue.turn(['a'], 1), queue.turn(['a'], 2) as items:
             self.assertEqual([2], items)
             with queue.turn(['a'], 3) as items:
                 self.assertEqual([3], items)
 
-    def test_wait_for_a_writer_that_has_just_ended_is_no_error(self):
+    def test_wait_for_an_ended_writer_succeeds(self):
         class Ended(WaitingClock):
 
             def monotonic(self):
@@ -162,7 +162,7 @@ class TestProviderQueue(base.TestCase):
         with queue.turn(['a'], 1), queue.turn(['a'], 2) as items:
             self.assertEqual([2], items)
 
-    def test_writer_without_a_turn_in_time_writes_without_it(self):
+    def test_writer_writes_without_a_turn_after_its_timeout(self):
         waiting = WaitingClock()
         queue = remote.ProviderQueue(waiting)
         with queue.turn(['a'], 1), queue.turn(

@@ -31,7 +31,7 @@ class TestSQLClaims(
     def make_peer(self, store):
         return self.make_store()
 
-    def test_only_what_changed_is_told(self):
+    def test_feed_has_changed_providers_only(self):
         store = self.make_store()
         providers = [self.make_provider(store, VCPU=8) for _ in range(10)]
         token = store.usages().token
@@ -44,7 +44,7 @@ class TestSQLClaims(
         self.assertEqual({providers[2], providers[4]},
                          self.names_of(store.usages(token).usages))
 
-    def test_more_than_one_statement_can_name_is_taken_and_told(self):
+    def test_more_claims_than_parameters_of_a_statement_succeed(self):
         store = self.make_store()
         providers = [str(uuid.UUID(int=number)) for number in range(1100)]
         with self.make_database().writer() as connection:
@@ -70,7 +70,7 @@ class TestSQLClaims(
         self.assertEqual({0}, {
             usage.used['VCPU'] for usage in store.usages().usages})
 
-    def test_token_of_a_database_that_was_made_anew_tells_everything(self):
+    def test_feed_after_a_new_database_has_all_providers(self):
         store = self.make_store()
         provider = self.make_provider(store, VCPU=8)
         store.claim([self.make_claim(provider, VCPU=1)])
@@ -82,7 +82,7 @@ class TestSQLClaims(
         self.assertEqual(
             {provider}, self.names_of(store.usages(token).usages))
 
-    def test_what_is_used_is_what_allocations_say(self):
+    def test_concurrent_claims_have_allocations_for_the_usage(self):
         store = self.make_store()
         provider = self.make_provider(store, VCPU=20)
         outcomes = self.race(store, [
@@ -124,7 +124,7 @@ class TestUnreadableRows(base.TestCase):
 
 class TestCheck(base.TestCase):
 
-    def test_schema_that_is_there_passes(self):
+    def test_existing_schema_is_accepted(self):
         sql.SQLClaims(self.make_database()).check()
 
     def test_store_makes_its_schema(self):
@@ -134,7 +134,7 @@ class TestCheck(base.TestCase):
 
         store.check()
 
-    def test_schema_that_is_not_there_names_the_command(self):
+    def test_missing_schema_is_refused_with_the_command(self):
         store = sql.SQLClaims(self.make_database(synced=False))
 
         for call in store.check, store.usages, lambda: store.claims_of(['c']):
@@ -153,7 +153,7 @@ class TestDatabase(tests.TestCase):
         conf = loader.load(files=[str(path)], dirs=[])
         return sql.database(conf, session.Databases(clock.Clock()))
 
-    def test_claims_have_a_connection_of_their_own(self):
+    def test_claims_have_their_own_connection(self):
         database = self.database(
             claims={'connection': 'sqlite:////claims.db'},
             api_database={'connection': 'sqlite:////api.db'})
@@ -168,14 +168,14 @@ class TestDatabase(tests.TestCase):
         self.assertEqual('sqlite:////api.db', database.url)
         self.assertEqual('claims', database.schema)
 
-    def test_neither_connection_is_an_error_that_names_the_field(self):
+    def test_missing_connection_is_refused_with_the_field(self):
         error = self.assertRaises(
             exception.ConfigurationInvalid, self.database,
             database={'connection': 'sqlite:////cell.db'})
 
         self.assertEqual('[claims] connection', error.field)
 
-    def test_pool_is_set_up_as_that_of_the_other_database(self):
+    def test_pool_has_the_options_of_the_main_database(self):
         url = 'postgresql+psycopg2://nobody@127.0.0.1:1/claims'
         for sections, expected in (
             ({'api_database': {'connection': 'sqlite://',

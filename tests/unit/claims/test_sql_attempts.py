@@ -68,7 +68,7 @@ class TestAttempts(base.TestCase):
             self.assertEqual(2, self.lost, name)
         self.assertEqual([], self.store.consumers())
 
-    def test_call_that_always_loses_is_given_up(self):
+    def test_call_with_endless_conflicts_fails(self):
         self.lose(queries, 'consumers', 99)
         self.assertEqual([], self.store.consumers())
 
@@ -95,7 +95,7 @@ class TestAttempts(base.TestCase):
 
         self.patch(self.store, '_write', losing)
 
-    def test_call_whose_answer_is_lost_is_made_once(self):
+    def test_call_with_a_lost_answer_is_executed_once(self):
         held = claims.Claim('c', 'p', {'VCPU': 2})
         for call, outcome, consumer, used in (
                 (lambda: self.store.claim([held]), 0, 'c', 2),
@@ -113,7 +113,7 @@ class TestAttempts(base.TestCase):
                 self.assertEqual([consumer] if consumer else [],
                                  self.store.consumers())
 
-    def test_call_whose_answers_are_all_lost_is_given_up(self):
+    def test_call_with_three_lost_answers_fails(self):
         for call in (lambda: self.store.release(['c']),
                      lambda: self.store.transfer('c', 'd')):
             self.lost = 0
@@ -134,7 +134,7 @@ class TestAttempts(base.TestCase):
         self.patch(self.store, '_write', failing)
         return writes
 
-    def test_claim_is_given_up_after_two_time_limits_or_three_connections(
+    def test_claim_fails_after_two_timeouts_or_three_connections(
             self):
         lost = exception.ConnectionLost(
             schema='claims', url='there', reason='it ended')
@@ -243,7 +243,7 @@ class TestAttempts(base.TestCase):
         for each in outcomes:
             self.assertIsInstance(each.refusals[0], exception.ClaimBusy)
 
-    def test_claim_that_is_found_to_be_held_is_not_made_again(self):
+    def test_repeated_claim_is_counted_once(self):
         held = claims.Claim('c', 'p', {'VCPU': 2})
         new = claims.Claim('d', 'p', {'VCPU': 2})
         self.store.claim([held])
@@ -254,7 +254,7 @@ class TestAttempts(base.TestCase):
         [usage] = self.store.usages(providers=['p']).usages
         self.assertEqual(({'VCPU': 4}, 2), (usage.used, usage.consumers))
 
-    def test_what_is_about_nobody_begins_nothing(self):
+    def test_call_without_consumers_begins_no_transaction(self):
         begun = []
 
         def listen(connection):
@@ -285,7 +285,7 @@ class TestAttempts(base.TestCase):
                 lambda: self.store.set_inventory('q', {}))
             if not text.startswith('SELECT')])
 
-    def test_provider_that_changes_again_during_the_reading_is_reported(self):
+    def test_provider_changed_during_the_read_is_reported(self):
         token = self.store.usages().token
         read = schema.FEED.token
 
@@ -303,7 +303,7 @@ class TestAttempts(base.TestCase):
 
         self.assertEqual({'VCPU': 3}, usage.used)
 
-    def test_answer_about_some_has_the_token_that_was_given(self):
+    def test_usages_of_named_providers_keep_the_token(self):
         token = self.store.usages().token
         self.store.claim([claims.Claim('c', 'p', {'VCPU': 2})])
 

@@ -44,22 +44,22 @@ class TestUsages(base.TestCase):
         self.assertLess(1, next(self.numbers))
         self.assertEqual(self.known(self.other.usages()), known)
 
-    def test_nothing_is_missed_between_the_first_reading_and_the_next(self):
+    def test_first_read_misses_no_concurrent_change(self):
         self.check({}, None)
 
-    def test_nothing_is_missed_between_any_reading_and_the_next(self):
+    def test_read_after_a_token_misses_no_concurrent_change(self):
         before = self.store.usages()
         self.claim()
 
         self.check(self.known(before), before.token)
 
-    def test_nothing_is_missed_after_a_token_of_another_database(self):
+    def test_read_after_a_foreign_token_misses_no_change(self):
         self.check({}, (2 ** 40,))
 
 
 class TestLost(base.TestCase):
 
-    def test_claim_whose_transaction_lost_is_made_again(self):
+    def test_claim_is_repeated_after_a_conflict(self):
         store = sql.SQLClaims(self.make_database())
         store.set_inventory('p0', {'VCPU': claims.Inventory(total=8)})
         take, lost = transactions.claim, []
@@ -92,7 +92,7 @@ class TestProviders(base.TestCase):
         return [(usage.used.get('VCPU'), usage.consumers) for usage
                 in self.store.usages(providers=PROVIDERS[:3]).usages]
 
-    def test_one_consumer_counts_on_each_provider_of_a_batch(self):
+    def test_consumer_counts_on_each_provider_of_a_batch(self):
         batch = [claims.Claim('c', 'p0', {'VCPU': 2}),
                  claims.Claim('c', 'p1', {'VCPU': 3}),
                  claims.Claim('d', 'p1', {'VCPU': 1})]

@@ -36,7 +36,7 @@ class TestFindProviders(base.TestCase):
 
     @hypothesis.given(st.lists(PROVIDERS, min_size=1, max_size=6),
                       st.lists(QUERIES, min_size=1, max_size=6))
-    def test_both_stores_find_the_same(self, providers, queries):
+    def test_sql_and_memory_find_the_same_providers(self, providers, queries):
         database = self.make_database()
         with database.writer() as connection:
             for table in reversed(sql.schema.METADATA.sorted_tables):

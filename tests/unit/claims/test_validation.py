@@ -20,7 +20,7 @@ def member(consumer, host, policy='anti-affinity', most=1, name=''):
 
 class TestCheck(tests.TestCase):
 
-    def test_claims_that_make_sense_pass(self):
+    def test_valid_claims_are_accepted(self):
         validation.check_claims([
             claim(VCPU=1), claim('d', VCPU=2 ** 31 - 1),
             claim(provider='q', CUSTOM_GPU_80=1)])
@@ -56,7 +56,7 @@ class TestCheck(tests.TestCase):
                 self.assertEqual(field, error.field)
                 self.assertIn('a uuid in lower case', str(error))
 
-    def test_error_is_short_whatever_was_given(self):
+    def test_error_about_a_long_name_is_short(self):
         error = self.assertRaises(
             exception.InvalidField, validation.check_claims,
             [claim('x' * 10 ** 6)])
@@ -89,7 +89,7 @@ class TestCheck(tests.TestCase):
             self.assertEqual(name, error.field)
         validation.check_claims([claim(VCPU=1, group=good)])
 
-    def test_consumer_is_one_member(self):
+    def test_second_membership_of_a_consumer_is_refused(self):
         good = base.Membership('g', 'h', 'affinity')
         for rest in (None, base.Membership('g', 'i', 'affinity')):
             error = self.assertRaises(
@@ -111,14 +111,14 @@ class TestCheck(tests.TestCase):
 
             self.assertEqual(f'VCPU {field}', error.field)
 
-    def test_inventory_of_nothing_passes(self):
+    def test_empty_inventory_is_accepted(self):
         validation.check_inventory('p', {})
         validation.check_inventory('p', {'VCPU': base.Inventory(0)})
 
 
 class TestOutstanding(tests.TestCase):
 
-    def test_claims_of_consumers_that_hold_nothing_are_left(self):
+    def test_claims_of_consumers_without_claims_are_outstanding(self):
         claims = [claim('a', VCPU=1), claim('b', VCPU=1),
                   claim('a', 'q', VCPU=1)]
 
@@ -126,7 +126,7 @@ class TestOutstanding(tests.TestCase):
         self.assertEqual(claims[1:2], validation.outstanding(
             claims, {'a': [claims[2], claims[0]]}))
 
-    def test_consumer_that_holds_something_else_is_a_conflict(self):
+    def test_consumer_with_other_claims_is_a_conflict(self):
         claims = [claim('a', VCPU=1), claim('a', 'q', VCPU=1)]
 
         for holds in ([claim('a', VCPU=2), claims[1]], claims[:1],
@@ -140,12 +140,12 @@ class TestOutstanding(tests.TestCase):
 
 class TestFindRefusal(tests.TestCase):
 
-    def test_batch_that_fits_is_not_refused(self):
+    def test_batch_within_capacity_is_not_refused(self):
         self.assertIsNone(validation.find_refusal(
             [claim('a', VCPU=1), claim('b', VCPU=2)],
             {'p': {'VCPU': base.Inventory(5)}}, {'p': {'VCPU': 2}}))
 
-    def test_first_claim_that_does_not_fit_is_blamed(self):
+    def test_refusal_names_the_first_claim_beyond_capacity(self):
         refusal = validation.find_refusal(
             [claim('a', VCPU=2), claim('b', VCPU=2), claim('c', VCPU=1)],
             {'p': {'VCPU': base.Inventory(5)}}, {'p': {'VCPU': 2}})
@@ -154,7 +154,7 @@ class TestFindRefusal(tests.TestCase):
             {'consumer': 'b', 'provider': 'p', 'resource': 'VCPU',
              'amount': 2, 'code': 409}, refusal.kwargs)
 
-    def test_provider_that_nobody_knows_has_nothing(self):
+    def test_unknown_provider_has_no_capacity(self):
         self.assertIsNotNone(validation.find_refusal([claim(VCPU=1)], {}, {}))
 
 
@@ -167,11 +167,11 @@ class TestFindViolation(tests.TestCase):
                      for name, host in members])
         return found and (found.consumer, found.hosts)
 
-    def test_claims_without_a_group_break_nothing(self):
+    def test_claims_without_a_group_violate_no_policy(self):
         self.assertIsNone(self.violation(
             claim(VCPU=1), members=[('a', 'h')]))
 
-    def test_anti_affinity_bounds_others_on_the_host(self):
+    def test_anti_affinity_limits_members_on_a_host(self):
         members = [('a', 'h'), ('b', 'h'), ('b', 'i')]
         for most, host, hosts in (
             (1, 'h', ['h', 'i']), (2, 'h', ['h']), (1, 'i', ['h', 'i'])):
@@ -181,7 +181,7 @@ class TestFindViolation(tests.TestCase):
             self.assertIsNone(self.violation(
                 member('c', host, most=most), members=members))
 
-    def test_affinity_has_all_on_one_host(self):
+    def test_affinity_has_all_members_on_a_host(self):
         members = [('a', 'h'), ('b', 'h')]
         self.assertEqual(('c', ['h']), self.violation(
             member('c', 'i', 'affinity'), members=members))
@@ -189,7 +189,7 @@ class TestFindViolation(tests.TestCase):
             member('c', 'h', 'affinity'), members=members))
         self.assertIsNone(self.violation(member('c', 'i', 'affinity')))
 
-    def test_members_of_the_batch_count_and_are_not_told(self):
+    def test_members_of_the_batch_count_and_are_not_reported(self):
         self.assertEqual(('b', []), self.violation(
             member('a', 'h'), member('b', 'h')))
         self.assertEqual(('c', []), self.violation(
@@ -199,7 +199,7 @@ class TestFindViolation(tests.TestCase):
             member('a', 'h', most=2), member('b', 'h', most=2),
             members=[('z', 'h')]))
 
-    def test_member_is_not_in_its_own_way(self):
+    def test_member_does_not_count_against_its_own_move(self):
         members = [('a', 'h')]
         for policy in ('affinity', 'anti-affinity'):
             for host in 'h', 'i':
@@ -211,14 +211,14 @@ class TestFindViolation(tests.TestCase):
             member('moved', 'i', name='a'), member('c', 'i'),
             members=members))
 
-    def test_names_of_the_others_are_told(self):
+    def test_violation_has_the_names_of_other_members(self):
         found = validation.find_violation(
             [member('moved', 'i', 'affinity', name='b')],
             [('g', 'x', 'a', 'h'), ('g', 'y', 'b', 'h'), ('f', 'z', 'c', 'h')])
 
         self.assertEqual(['x'], found.members)
 
-    def test_several_claims_of_a_consumer_are_one_member(self):
+    def test_claims_of_a_consumer_count_as_a_single_member(self):
         one = member('a', 'h')
         self.assertIsNone(self.violation(
             one, dataclasses.replace(one, provider='q')))

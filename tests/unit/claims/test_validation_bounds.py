@@ -9,7 +9,7 @@ from cellsched import exception
 from tests.unit import base as tests
 
 
-def a_number(least, value):
+def whole_number(least, value):
     return (f'{value} is not valid; expected a whole number from {least} to '
             '2147483647')
 
@@ -41,8 +41,8 @@ class TestBounds(tests.TestCase):
                  f"'{'A' * 79} is not valid; expected A-Z, 0-9 and _, at most "
                  '255 characters'),
                 ({'resources': {'VCPU': 2 ** 31}}, 'VCPU',
-                 a_number(1, 2 ** 31)),
-                ({'resources': {'VCPU': 0}}, 'VCPU', a_number(1, 0))):
+                 whole_number(1, 2 ** 31)),
+                ({'resources': {'VCPU': 0}}, 'VCPU', whole_number(1, 0))):
             self.assertRefused(
                 "claim of 'c'", field, expected, validation.check_claims,
                 self.claims(**fields))
@@ -78,7 +78,7 @@ class TestBounds(tests.TestCase):
                 ({'policy': 'x'}, 'group policy',
                  'one of affinity, anti-affinity'),
                 ({'max_server_per_host': 0}, 'group max_server_per_host',
-                 a_number(1, 0))):
+                 whole_number(1, 0))):
             self.assertRefused(
                 "claim of 'c'", field, expected, validation.check_claims,
                 self.claims(group=dataclasses.replace(good, **fields)))
@@ -99,7 +99,7 @@ class TestBounds(tests.TestCase):
             for value in least - 1, 2 ** 31:
                 self.assertRefused(
                     "inventory of 'p'", f'VCPU {field}',
-                    a_number(least, value), check, field, value)
+                    whole_number(least, value), check, field, value)
         for ratio in 1e-9, 1, 1e6:
             check('allocation_ratio', ratio)
         for ratio in 0, 0.0, 1e6 + 1, None:
@@ -130,7 +130,7 @@ class TestBounds(tests.TestCase):
             validation.check_limit(limit)
         for limit in 0, 2 ** 31:
             self.assertRefused(
-                'consumers', 'limit', a_number(1, limit),
+                'consumers', 'limit', whole_number(1, limit),
                 validation.check_limit, limit)
 
 
@@ -145,7 +145,7 @@ class TestRefusal(tests.TestCase):
 
             self.assertEqual(fits, refusal is None)
 
-    def test_violation_names_all_that_callers_need(self):
+    def test_violation_has_consumer_group_hosts_and_members(self):
         claims = [
             base.Claim(name, f'p{name}', {'VCPU': 1}, base.Membership(
                 'g', 'h', base.ANTI_AFFINITY)) for name in 'cd']

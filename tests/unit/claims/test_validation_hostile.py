@@ -55,7 +55,7 @@ class TestHostile(tests.TestCase):
             self.assertEqual(("claim of 'c'", 'VCPU'),
                              (error.where, error.field))
 
-    def test_both_ends_of_a_transfer_are_texts(self):
+    def test_ends_of_a_transfer_are_texts(self):
         for bad in NO_NAMES:
             for ends, field in (
                     ((bad, 'c'), 'source'), (('c', bad), 'target')):

@@ -45,7 +45,7 @@ class TestLedger(tests.TestCase):
                 for each in getattr(request, 'requests', [request])
                 if isinstance(each, requests.ChangeProvider)]
 
-    def test_what_several_want_is_one_request(self):
+    def test_changes_of_a_provider_share_a_request(self):
         outcomes = self.do(
             *(ledger.Entry('p', [self.row(name)]) for name in 'abc'))
 
@@ -54,7 +54,7 @@ class TestLedger(tests.TestCase):
         self.assertEqual((3, 3), (
             self.figures().used[0], self.figures().consumers))
 
-    def test_counters_are_read_before_if_others_write_them_too(self):
+    def test_contended_counters_are_read_before_a_change(self):
         self.ledger.read_contended('p')
         self.assertIsNone(self.ledger.known('p'))
 
@@ -66,7 +66,7 @@ class TestLedger(tests.TestCase):
         self.assertEqual([requests.ReadFigures('p', serial=False)],
                          getattr(request, 'requests', [request]))
 
-    def test_those_that_have_room_do_not_wait_for_others(self):
+    def test_entries_within_capacity_succeed_beside_refused_entries(self):
         outcomes = self.do(
             *(ledger.Entry('p', [self.row(name, amount)])
               for name, amount in (('a', 4), ('b', 5), ('c', 3), ('d', 2))))
@@ -74,7 +74,7 @@ class TestLedger(tests.TestCase):
         self.assertEqual(['DONE', 'REFUSED', 'DONE', 'REFUSED'], outcomes)
         self.assertEqual(7, self.figures().used[0])
 
-    def test_what_is_given_back_is_room_for_the_others(self):
+    def test_released_capacity_is_used_by_the_same_request(self):
         self.do(*(ledger.Entry('p', [self.row(name, 4)]) for name in 'ab'))
 
         outcomes = self.do(ledger.Entry('p', [self.row('c', 4)]),
@@ -84,7 +84,7 @@ class TestLedger(tests.TestCase):
         self.assertEqual((8, 2), (
             self.figures().used[0], self.figures().consumers))
 
-    def test_row_that_two_delete_is_counted_once(self):
+    def test_row_deleted_by_two_entries_is_counted_once(self):
         self.do(ledger.Entry('p', [self.row('a', 4)]))
 
         outcomes = self.do(*(ledger.Entry('p', deleted=[self.row('a', 4)])
@@ -94,7 +94,7 @@ class TestLedger(tests.TestCase):
         self.assertEqual((0, 0), (
             self.figures().used[0], self.figures().consumers))
 
-    def test_row_that_is_there_stops_no_other(self):
+    def test_existing_row_stops_no_other_entry(self):
         self.do(ledger.Entry('p', [self.row('a')]))
 
         outcomes = self.do(*(ledger.Entry('p', [self.row(name)])
@@ -103,7 +103,7 @@ class TestLedger(tests.TestCase):
         self.assertEqual(['DONE'] * 3, outcomes)
         self.assertEqual(3, self.figures().used[0])
 
-    def test_row_that_is_fenced_off_stops_no_other(self):
+    def test_fenced_row_stops_no_other_entry(self):
         self.model.answer(requests.Fence('p', 'a', 'x'))
 
         outcomes = self.do(*(ledger.Entry('p', [self.row(name)])
@@ -112,7 +112,7 @@ class TestLedger(tests.TestCase):
         self.assertEqual(['GONE', 'DONE', 'DONE'], outcomes)
         self.assertEqual(2, self.figures().used[0])
 
-    def test_what_was_done_and_is_said_not_to_be_is_done(self):
+    def test_change_executed_twice_succeeds(self):
         """A server may repeat an executed request and report a refusal."""
         answer = self.model.answer
 
@@ -131,7 +131,7 @@ class TestLedger(tests.TestCase):
         self.assertEqual((8, 3), (
             self.figures().used[0], self.figures().consumers))
 
-    def test_lock_is_held_by_calls_that_were_disturbed_only(self):
+    def test_lock_is_held_after_a_concurrent_change_only(self):
         held = []
 
         class Locks(coordination.ProviderLocks):
@@ -160,7 +160,7 @@ class TestLedger(tests.TestCase):
         self.assertEqual([[], [], ['p'], []], held)
         self.assertEqual(4, self.figures().used[0])
 
-    def test_refusal_is_by_figures_that_were_read_since(self):
+    def test_refusal_follows_a_new_read_of_the_counters(self):
         """A concurrent release by another client frees capacity."""
         self.do(*(ledger.Entry('p', [self.row(name, 4)]) for name in 'ab'))
         other = base.make_store(self.model)
@@ -170,7 +170,7 @@ class TestLedger(tests.TestCase):
         self.assertEqual(
             ['DONE'], self.do(ledger.Entry('p', [self.row('c', 4)])))
 
-    def test_inventory_that_changed_meanwhile_is_kept_to(self):
+    def test_concurrent_change_of_the_inventory_is_respected(self):
         self.do(ledger.Entry('p', [self.row('a')]))
         base.make_store(self.model).set_inventory(
             'p', {'VCPU': claims.Inventory(total=2)})
@@ -179,7 +179,7 @@ class TestLedger(tests.TestCase):
             ledger.Entry('p', [self.row('b', 2)])))
         self.assertEqual(['DONE'], self.do(ledger.Entry('p', [self.row('b')])))
 
-    def test_more_rows_than_a_request_has_are_several(self):
+    def test_rows_beyond_a_request_are_written_by_several_requests(self):
         base.make_store(self.model).set_inventory(
             'p', {'VCPU': claims.Inventory(total=1000)})
 
@@ -191,7 +191,7 @@ class TestLedger(tests.TestCase):
                                      for each in self.changes()])
         self.assertEqual(450, self.figures().used[0])
 
-    def test_unknown_provider_has_no_room_and_nothing_to_delete(self):
+    def test_unknown_provider_has_no_capacity_and_no_rows(self):
         self.assertEqual(['REFUSED', 'GONE'], self.do(
             ledger.Entry('q', [self.row('a')]),
             ledger.Entry('q', deleted=[self.row('b')])))

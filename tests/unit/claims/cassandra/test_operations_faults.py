@@ -79,7 +79,7 @@ class _Checks:
         self._test.assertIn(
             requested, [each[consumer] for each in self.seen[since - 1:]])
 
-    def check_mine(self):
+    def check_own(self):
         held = self._world.observer.claims_of(self.own)
         for consumer, requested in self.own.items():
             if requested is not None:
@@ -242,7 +242,7 @@ class TestLateRequests(tests.TestCase):
             self.claim_twice(consumer, 2)
 
 
-class TestClaimsThatMeetFaults(tests.TestCase):
+class TestFaults(tests.TestCase):
 
     def make_world(self, seed, **options):
         world = base.World(seed, **options)
@@ -283,22 +283,22 @@ class TestClaimsThatMeetFaults(tests.TestCase):
         store.claim([claims.Claim('all', provider, {'VCPU': CAPACITY})
                      for provider in PROVIDERS])
 
-    def test_nothing_is_lost_or_taken_twice_by_requests_that_fail(self):
+    def test_claims_are_exact_with_failed_requests(self):
         for seed in range(profile.FAULT_SEEDS):
             with self.subTest(seed=seed):
                 self.run_world(seed, adds=seed % 2 == 0, fault_percent=8)
 
-    def test_nothing_is_lost_or_taken_twice_without_faults(self):
+    def test_claims_are_exact_without_faults(self):
         for seed in range(profile.FAULT_SEEDS // 2):
             with self.subTest(seed=seed):
                 self.run_world(seed, adds=seed % 2 == 0)
 
-    def test_what_dead_clients_leave_is_finished_or_undone(self):
+    def test_operations_of_dead_clients_are_finished_or_undone(self):
         for seed in range(profile.FAULT_SEEDS):
             with self.subTest(seed=seed):
                 self.run_world(seed, deadly=True, fault_percent=3)
 
-    def test_room_that_a_refused_batch_gives_back_refuses_nobody(self):
+    def test_refused_batch_does_not_refuse_a_claim_within_capacity(self):
         """A claim of one of those providers fits, in any order."""
         for seed in range(profile.FAULT_SEEDS):
             with self.subTest(seed=seed):

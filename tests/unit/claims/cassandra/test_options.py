@@ -15,7 +15,7 @@ from tests.unit import base as tests
 
 class TestAddress(tests.TestCase):
 
-    def test_nodes_keyspace_and_user_are_told(self):
+    def test_url_has_nodes_keyspace_and_user(self):
         found = options.address(
             'cassandra://me:p%40ss@one:9043,[::1]:9044,two/claims')
 
@@ -24,7 +24,7 @@ class TestAddress(tests.TestCase):
         self.assertEqual(('claims', 'me', 'p@ss'), (
             found.keyspace, found.user, found.password))
 
-    def test_user_may_be_left_out(self):
+    def test_user_is_optional(self):
         found = options.address('cassandra://127.0.0.1/claims')
 
         self.assertEqual((None, None), (found.user, found.password))
@@ -93,7 +93,7 @@ class TestTls(tests.TestCase):
             self.assertEqual(tls, found.tls)
             self.assertNotIn('secret', found.shown)
 
-    def test_certificate_goes_with_its_key(self):
+    def test_certificate_without_its_key_is_refused(self):
         for name in 'certfile', 'keyfile':
             found = self.assertRaises(
                 exception.ConfigurationInvalid, options.check,
@@ -109,7 +109,7 @@ class TestTls(tests.TestCase):
         self.assertEqual((ssl.CERT_REQUIRED, False),
                          (found.verify_mode, found.check_hostname))
 
-    def test_file_that_cannot_be_read_is_refused(self):
+    def test_unreadable_file_is_refused(self):
         path = self.temporary_directory() / 'a.pem'
         for text in None, 'no certificate':
             if text:

@@ -162,7 +162,7 @@ class TestRemainsOfDeadClients(tests.TestCase):
                 held = self.make_store().claims_of(NAMES)
                 self.assertEqual({*before} - {gone}, {*held})
 
-    def test_batch_is_whole_while_one_of_it_is_released(self):
+    def test_batch_is_whole_during_the_release_of_a_member(self):
         """The client that releases dies during its call, too."""
         before, call = CALLS['claim of several consumers']
         for first, second in itertools.product(range(1, 30), range(1, 20)):
@@ -187,7 +187,7 @@ class TestRemainsOfDeadClients(tests.TestCase):
                 old = {'p1': 2} if name.endswith('holds') else {}
                 self.assertIn(first, [[two, old], [{}, two]])
 
-    def test_transfer_during_a_release_of_both_leaves_nothing(self):
+    def test_claims_are_released_during_their_transfer(self):
         """Another client died in the same transfer before."""
         before, call = CALLS['transfer to one that holds']
         for first in itertools.count(1):
@@ -204,7 +204,7 @@ class TestRemainsOfDeadClients(tests.TestCase):
             if dead is None:
                 break
 
-    def test_nothing_stays_taken(self):
+    def test_claims_of_dead_clients_can_be_released(self):
         for _, sequel, client in self.remains():
             SEQUELS[sequel](self.make_store())
             for request in client.late:
@@ -223,7 +223,7 @@ class TestRemainsOfDeadClients(tests.TestCase):
                 self.assertFalse(store.recount(usage.provider))
             self.assertEqual({}, self.model.consumers)
 
-    def test_who_lists_consumers_ends_what_was_left(self):
+    def test_list_of_consumers_ends_abandoned_operations(self):
         """No other call may ever read these consumers."""
         for name, sequel, client in self.remains():
             if sequel != 'nothing' or client.late:
@@ -239,7 +239,7 @@ class TestRemainsOfDeadClients(tests.TestCase):
                 self.assertEqual(
                     taken[usage.provider], usage.used['VCPU'])
 
-    def test_reads_of_changes_end_what_was_left_within_ten_seconds(self):
+    def test_reads_of_changes_end_abandoned_operations(self):
         for name, sequel, client in self.remains():
             if sequel != 'nothing' or client.late:
                 continue
@@ -266,7 +266,7 @@ class TestRemainsOfDeadClients(tests.TestCase):
 
         self.assertEqual({()}, {*map(tuple, self.model.noted.values())})
 
-    def test_who_comes_after_gets_all_that_nobody_holds(self):
+    def test_free_capacity_can_be_claimed_after_recovery(self):
         for _, sequel, client in self.remains():
             if sequel != 'nothing':
                 continue

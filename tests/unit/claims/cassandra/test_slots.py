@@ -23,7 +23,7 @@ class TestSlots(tests.TestCase):
         [usage] = self.store.usages(providers=['p']).usages
         return usage.used
 
-    def test_column_of_a_class_that_is_left_out_is_free_once_none_is_used(
+    def test_column_of_a_removed_class_is_free_after_its_last_claim(
             self):
         self.set(A=5, B=5)
         self.store.claim([claims.Claim('a', 'p', {'A': 2})])
@@ -36,7 +36,7 @@ class TestSlots(tests.TestCase):
 
         self.assertEqual({'C': 3}, self.used())
 
-    def test_any_class_may_come_and_go_as_long_as_columns_last(self):
+    def test_columns_are_reused(self):
         for number in range(3 * requests.SLOTS):
             self.set(**{f'CUSTOM_{number}': 1})
             self.store.claim([claims.Claim(
@@ -61,7 +61,7 @@ class TestSlots(tests.TestCase):
 
         self.assertEqual([], self.store.usages(token).usages)
 
-    def test_inventory_that_was_there_before_is_another_one(self):
+    def test_repeated_inventory_has_another_version(self):
         """A slow client cannot restore an earlier inventory."""
         self.set(A=5)
         [first] = self.store._session.ask(requests.Scan(figures=True))

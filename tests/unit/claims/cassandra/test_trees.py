@@ -15,7 +15,8 @@ class TestFindProviders(tests.TestCase):
     @hypothesis.given(
         st.lists(test_sql_provider_queries.PROVIDERS, min_size=1, max_size=6),
         st.lists(test_sql_provider_queries.QUERIES, min_size=1, max_size=6))
-    def test_both_stores_find_the_same(self, providers, queries):
+    def test_cassandra_and_memory_find_the_same_providers(
+            self, providers, queries):
         stores = base.make_store(base.make_model()), memory.MemoryClaims()
         for store in stores:
             test_sql_provider_queries.TestFindProviders.fill(store, providers)

@@ -69,7 +69,7 @@ class TestMemberSession(base.TestCase):
 
         self.assertEqual(sent, session.member.sent)
 
-    def test_one_request_is_prepared_for_each_address(self):
+    def test_request_is_prepared_once_for_each_address(self):
         session = CountingSession()
         for _ in range(3):
             for address in ADDRESSES:
@@ -77,7 +77,7 @@ class TestMemberSession(base.TestCase):
 
         self.assertEqual(len(ADDRESSES), len(session.prepared))
 
-    def test_what_was_prepared_for_earlier_logins_is_not_kept(self):
+    def test_requests_of_earlier_logins_are_not_kept(self):
         session = CountingSession()
         for number in range(5):
             session.headers['Authorization'] = f'token-{number}'
@@ -169,7 +169,7 @@ class TestLogin(base.TestCase):
             [('auth/authenticate', None)] * 2,
             [each for each in self.asked if each[0] != 'kv/txn'])
 
-    def test_login_that_is_outdated_at_once_was_no_request(self):
+    def test_refused_new_login_is_an_unsent_request(self):
         for refused in REFUSED_LOGINS:
             made = self.client(lambda path, token: (
                 (200, '{"token": "new"}') if path == 'auth/authenticate'

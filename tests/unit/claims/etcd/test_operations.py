@@ -71,7 +71,7 @@ class TestConcurrentChanges(HookedCase):
     def lose_answer(self):
         raise remote.OutcomeUnknown('no answer')
 
-    def test_member_that_joined_meanwhile_is_counted(self):
+    def test_concurrently_joined_member_is_counted(self):
         joins = claims.Membership('g', 'host', claims.ANTI_AFFINITY)
         self.hooked.hook = lambda: self.take(self.peer, 'a', 'h', joins)
 
@@ -80,7 +80,7 @@ class TestConcurrentChanges(HookedCase):
 
         self.assertEqual({'a': ['h']}, self.held('a', 'b'))
 
-    def test_release_releases_claims_that_were_made_meanwhile(self):
+    def test_release_includes_concurrent_claims(self):
         self.take(self.store, 'a', 'h')
 
         def move():
@@ -93,7 +93,7 @@ class TestConcurrentChanges(HookedCase):
         self.assertEqual({}, self.held('a'))
         self.assertEqual({'h': 0, 'i': 0, 'j': 0}, self.used())
 
-    def test_transfer_moves_claims_that_were_made_meanwhile(self):
+    def test_transfer_includes_concurrent_claims(self):
         self.take(self.store, 'a', 'h')
         self.take(self.store, 'b', 'j')
 
@@ -210,7 +210,7 @@ class TestLargeBatches(HookedCase):
             type(op) for request in self.client.sent
             for op in getattr(request, 'success', ())})
 
-    def test_large_batch_that_does_not_fit_claims_nothing(self):
+    def test_refused_large_batch_claims_no_host(self):
         late = self.batch('b', self.hosts[-1:])
         self.peer.claim(late)
 
@@ -274,7 +274,7 @@ class TestLargeBatches(HookedCase):
         self.assertEqual([b'/cellsched/c/bh0'], self.remaining_keys())
         self.assertEqual({0, 2}, self.used())
 
-    def test_two_large_batches_for_the_same_hosts_are_not_both_claimed(self):
+    def test_second_large_batch_for_the_same_hosts_is_refused(self):
         theirs = self.batch('b')[::-1]
         self.hooked.hook = lambda: self.peer.claim(theirs)
 
@@ -294,7 +294,7 @@ class TestLargeBatches(HookedCase):
         self.assertIn('4032', str(caught.exception))
         self.assertIn('at most 4030', str(caught.exception))
 
-    def test_batch_with_too_many_bytes_holds_the_store_no_longer(self):
+    def test_batch_beyond_the_size_limit_ends_its_hold(self):
         batch = [claims.Claim(f'c{number}', 'h0', {'VCPU': 1}, None, 'p' * 255,
                               'u' * 255) for number in range(4000)]
         self.store.set_inventory('h0', {'VCPU': claims.Inventory(4000)})

@@ -310,7 +310,7 @@ class Caller:
 
 class TestFaults(base.TestCase):
 
-    def test_whatever_happens_nothing_is_taken_twice_or_lost(self):
+    def test_claims_are_exact_with_faults(self):
         totals = collections.Counter()
         for seed in SEEDS:
             with self.subTest(seed=seed):
@@ -417,7 +417,7 @@ class StepClient:
 class TestAlternativesAtEachStep(base.TestCase):
     """Each request of a claim of alternatives has each fault once."""
 
-    def test_each_outcome_is_true_and_nothing_comes_back(self):
+    def test_outcomes_are_exact_with_each_fault_at_each_step(self):
         for fault in STEP_FAULTS:
             for releases in False, True:
                 for step in itertools.count(1):

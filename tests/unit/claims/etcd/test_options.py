@@ -33,7 +33,7 @@ class TestConnection(base.TestCase):
                 options.Endpoints(tuple(members), prefix, tls),
                 options.place(text))
 
-    def test_place_is_written_as_it_is_read(self):
+    def test_text_of_a_place_is_its_url(self):
         for text in 'etcd://a:1,[::1]:2/x/y', 'etcds://b:3/cellsched':
             self.assertEqual(text, str(options.place(text)))
 

@@ -103,7 +103,7 @@ class TestOptions(ClientTestCase):
             self.assertIsInstance(
                 claims.load(conf, Parts()), placement.PlacementClaims)
 
-    def test_secrets_are_known_as_such(self):
+    def test_options_with_secrets_are_secret(self):
         secret = {option.dest for option in client.options()
                   if option.secret}
 
@@ -116,7 +116,7 @@ class TestClient(ClientTestCase):
     request = messages.PlacementRequest(
         'POST', '/allocations', {'b': 1, 'a': 2})
 
-    def test_answer_is_its_status_and_json(self):
+    def test_answer_has_status_and_json(self):
         url = self.serve(b'HTTP/1.1 409 Conflict\r\nContent-Length: 8\r\n\r\n'
                          b'{"a": 1}')
 
@@ -129,21 +129,21 @@ class TestClient(ClientTestCase):
         # Placement goes through it in this order.
         self.assertIn('{"b": 1, "a": 2}', asked)
 
-    def test_what_is_no_json_is_nothing(self):
+    def test_answer_without_json_has_the_status_only(self):
         url = self.serve(b'HTTP/1.1 502 Bad\r\nContent-Length: 2\r\n\r\n<>')
 
         self.assertEqual(
             messages.PlacementAnswer(502), self.client(url).send(self.request))
         self.assertEqual(1, len(self.asked))
 
-    def test_nobody_who_listens_gets_nothing(self):
+    def test_refused_connection_is_an_unsent_request(self):
         with socket.create_server(('127.0.0.1', 0)) as free:
             url = f'http://127.0.0.1:{free.getsockname()[1]}'
 
         self.assertRaises(
             remote.NotSent, self.client(url).send, self.request)
 
-    def test_who_does_not_answer_may_have_done_it(self):
+    def test_lost_answer_has_an_unknown_outcome(self):
         for answer in (None, b'', b'HTTP/1.1 200 OK\r\nContent-Length: 9\r\n'
                                   b'\r\n{"a":'):
             url = self.serve(answer)
@@ -226,12 +226,12 @@ class TestCatalog(ClientTestCase):
         self.assertEqual(200, self.sender.send(self.request).status)
         self.assertEqual(2, self.keystone.logins)
 
-    def test_endpoint_that_moved_is_found_with_a_new_token(self):
+    def test_moved_endpoint_is_found_with_a_new_token(self):
         with socket.create_server(('127.0.0.1', 0)) as free:
             port = free.getsockname()[1]
         self.check_found(f'http://127.0.0.1:{port}/placement')
 
-    def test_endpoint_that_was_added_is_found_with_a_new_token(self):
+    def test_added_endpoint_is_found_with_a_new_token(self):
         self.check_found(None)
 
     def test_tokens_are_renewed_at_intervals(self):
@@ -263,7 +263,7 @@ class TestConfiguration(ClientTestCase):
         return placement.PlacementClaims.from_conf(
             self.conf(**values), Parts())
 
-    def test_place_comes_from_options_as_nova_has_them(self):
+    def test_keystone_is_configured_by_the_options_of_nova(self):
         conf = self.conf(
             auth_type='password', auth_url='http://127.0.0.1:1/v3',
             username='u', password=PASSWORD, project_name='service',

@@ -33,7 +33,7 @@ class TestContendedProviders(base.TestCase):
                 found.append(held.guard.number)
         return found
 
-    def test_processes_that_lose_a_provider_have_the_same_guard(self):
+    def test_processes_with_conflicts_share_the_guard_of_a_provider(self):
         for provider in PROVIDERS:
             one, other = self.lose(provider)
             self.assertEqual(one, other)
@@ -42,7 +42,7 @@ class TestContendedProviders(base.TestCase):
         self.assertLess(10, len({self.guard_of(self.processes[0], provider)
                                  for provider in PROVIDERS}))
 
-    def test_nobody_else_leaves_the_guard_that_is_known(self):
+    def test_process_without_a_conflict_keeps_its_guard(self):
         [process, _] = self.processes
         used = {self.guard_of(process, provider) for provider in PROVIDERS}
 
@@ -59,7 +59,7 @@ class TestContendedProviders(base.TestCase):
         # The one that was used last.
         self.assertEqual(another, self.guard_of(process, 'x'))
 
-    def test_guard_whose_write_may_be_done_is_kept(self):
+    def test_guard_with_an_unresolved_write_is_kept(self):
         [process, _] = self.processes
         with process.taken(['x']) as held:
             before, held.guard.pending = held.guard, True
@@ -67,7 +67,7 @@ class TestContendedProviders(base.TestCase):
 
             self.assertIs(before, held.guard)
 
-    def test_guard_that_another_thread_has_is_not_waited_for(self):
+    def test_guard_of_another_thread_is_not_awaited(self):
         [process, _] = self.processes
         liked, _ = self.lose('x')
         with process.taken(['x']) as one, process.taken(['x']) as other:

@@ -103,7 +103,7 @@ class TestBatchClaim(base.TestCase):
 
             self.assertEqual((1, reads), (request.outcome.new, self.reads()))
 
-    def test_earlier_inventory_refuses_nothing(self):
+    def test_outdated_inventory_refuses_no_claim(self):
         known = {PROVIDER: {'VCPU': claims.Inventory(1)}}
         request = self.request(2)
 
@@ -187,7 +187,7 @@ class TestRequestsTogether(base.TestCase):
         self.assertEqual((0, 0), (first.chosen, last.chosen))
         self.assertIsInstance(error, exception.ClaimConflict)
 
-    def test_claim_that_fails_refuses_no_other_request(self):
+    def test_failed_claim_refuses_no_other_request(self):
         requests = [self.request(4), self.request(1)]
         send, writes = self.client.send, []
         other = str(uuid.UUID(int=2))

@@ -114,7 +114,7 @@ class TestSilence(SilenceTestCase):
         self.claiming = self.pool.submit(self.store.claim, self.silent)
         self.assertTrue(self.server.reached.wait(60))
 
-    def test_claims_of_others_do_not_wait_for_the_answer(self):
+    def test_other_claims_do_not_wait_for_the_answer(self):
         for provider in (*PROVIDERS, PROVIDERS[0]):
             self.assertEqual(1, self.store.claim(self.batch(provider)))
         self.assertFalse(self.claiming.done())
@@ -124,13 +124,13 @@ class TestSilence(SilenceTestCase):
         self.assertEqual(1, self.claiming.result(60))
         self.assertEqual(3, self.used())
 
-    def test_release_of_others_does_not_wait_for_the_answer(self):
+    def test_other_releases_do_not_wait_for_the_answer(self):
         other = self.batch(PROVIDERS[0])
         self.store.claim(other)
         self.store.release([other[0].consumer])
         self.assertFalse(self.claiming.done())
 
-    def test_release_of_the_same_server_waits_and_nothing_remains(self):
+    def test_release_of_the_same_server_waits_for_its_claim(self):
         releasing = self.pool.submit(
             self.store.release, [self.silent[0].consumer])
         self.store.claim(self.batch(PROVIDERS[1]))

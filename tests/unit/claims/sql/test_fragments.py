@@ -30,7 +30,7 @@ class TestGroup(base.TestCase):
 
         self.assertEqual([['o'], ['p', 'r'], ['q']], list(grouped.values()))
 
-    def test_nothing_is_no_group(self):
+    def test_empty_batch_has_no_group(self):
         self.assertEqual({}, fragments.group([]))
 
 

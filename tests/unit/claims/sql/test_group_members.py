@@ -30,7 +30,7 @@ class TestMembers(base.TestCase):
     def locked(self):
         return [times for _, times in self.rows(schema.group_locks) if times]
 
-    def test_member_is_the_instance_and_not_the_name_it_claims_in(self):
+    def test_member_is_the_instance_and_not_its_consumer(self):
         self.claim('moved', member='i')
         self.claim('other', host='j')
 
@@ -40,7 +40,7 @@ class TestMembers(base.TestCase):
         # It is not in its own way.
         self.claim('i')
 
-    def test_lock_of_the_group_is_taken_by_who_claims_for_a_member(self):
+    def test_claim_of_a_member_locks_the_group(self):
         self.store.claim([claims.Claim('c', 'p', {'VCPU': 1})])
         self.assertEqual([], self.locked())
 
@@ -50,7 +50,7 @@ class TestMembers(base.TestCase):
         self.store.release(['d1'])
         self.assertEqual([2], self.locked())
 
-    def test_membership_of_who_holds_nothing_gives_way(self):
+    def test_membership_without_claims_is_replaced(self):
         with self.database.writer() as connection:
             connection.execute(sa.insert(schema.members).values(
                 consumer='c', group_uuid='f', member='m', host='j'))

@@ -55,7 +55,7 @@ class TestOwners(base.TestCase):
     def claim(self, consumer, provider, owner, **resources):
         return claims.Claim(consumer, provider, resources, None, *owner)
 
-    def test_query_of_the_page_sums_up_what_projects_hold(self):
+    def test_documented_query_sums_up_claims_by_project(self):
         [query] = re.findall(r'code-block:: sql\n\n((?:   .*\n)+)',
                              PAGE.read_text())
         database = self.make_database()

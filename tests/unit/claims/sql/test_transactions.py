@@ -32,7 +32,7 @@ class TestTake(base.TestCase):
         with self.database.writer() as connection:
             transactions.claim(connection, batch)
 
-    def test_room_is_checked_by_the_write_itself(self):
+    def test_write_checks_the_capacity(self):
         for vcpus in 1, 3, 10:
             self.assertRaises(
                 transactions.InsufficientCapacity, self.take,
@@ -74,7 +74,7 @@ class TestTake(base.TestCase):
             lambda: self.store.release(c.consumer for c in large))
         self.assertLess(len(many), 2 * len(few))
 
-    def test_several_providers_take_no_more_statements_than_one(self):
+    def test_statements_do_not_grow_with_the_providers(self):
         alone = [claim('c', 'p1', VCPU=2, GB=1)]
         together = [claim('d', 'p4', GB=1), claim('d', 'p2', VCPU=4),
                     claim('d', 'p1', VCPU=2, GB=1), claim('d', 'p3', GB=7)]
@@ -104,7 +104,7 @@ class TestTake(base.TestCase):
             amount for usage in self.store.usages().usages
             for amount in usage.used.values()})
 
-    def test_inventory_that_did_not_change_is_not_written(self):
+    def test_unchanged_inventory_is_not_written(self):
         has = {'GB': claims.Inventory(7, allocation_ratio=1.1)}
         self.store.set_inventory('p1', has)
 
@@ -113,7 +113,7 @@ class TestTake(base.TestCase):
                 lambda: self.store.set_inventory('p1', has))
             if not text.startswith('SELECT')])
 
-    def test_release_of_nothing_writes_nothing(self):
+    def test_release_without_claims_writes_no_row(self):
         self.assertEqual([], [
             text for text in self.statements(
                 lambda: self.store.release(['c', 'd']))
@@ -151,7 +151,7 @@ class TestRecount(base.TestCase):
         [usage] = self.store.usages(providers=[provider]).usages
         return usage
 
-    def test_wrong_figures_are_set_right_and_told(self):
+    def test_recount_corrects_counters_and_reports_the_change(self):
         right, other = self.usage(), self.usage('p2')
         for table, values in (
                 (schema.inventories, {'used': 9}),
@@ -168,7 +168,7 @@ class TestRecount(base.TestCase):
             self.assertFalse(self.store.recount('p1'))
         self.assertEqual(other, self.usage('p2'))
 
-    def test_class_that_the_store_forgot_is_counted(self):
+    def test_class_without_an_inventory_is_counted(self):
         with self.database.writer() as connection:
             connection.execute(sa.delete(schema.inventories).where(
                 schema.inventories.c.resource_class == 'GB'))
