@@ -270,7 +270,7 @@ class TestCase(base.TestCase):
         self.assertIn(reason, self.reason(uuid))
         self.assertEqual([], self.sent())
 
-    def assertLeftNothing(self, uuid):
+    def assertCleared(self, uuid):
         """Nothing is left of it but a deleted row that keeps others away."""
         live = [name for name, row in self.rows(uuid).items()
                 if not row.deleted]

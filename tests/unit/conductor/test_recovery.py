@@ -85,7 +85,7 @@ class TestRecoverer(base.TestCase):
         self.clock.advance(1)
         self.assertEqual([[uuid]], self.taken_up())
 
-    def test_request_is_left_alone_while_its_lease_lasts(self):
+    def test_leased_request_is_not_recovered(self):
         [uuid] = self.accept()
         self.clock.advance(base.LEASE_S)
         self.lease([uuid])
@@ -95,25 +95,25 @@ class TestRecoverer(base.TestCase):
         self.clock.advance(1)
         self.assertEqual([[uuid]], self.taken_up())
 
-    def test_batch_that_waits_in_this_process_is_left_alone(self):
+    def test_queued_batch_is_not_recovered(self):
         queued, lost = self.accept_batch(3), self.accept_batch(2)
         self.clock.advance(base.LEASE_S)
 
         self.assertEqual([lost], self.taken_up(queued=lambda: queued))
 
-    def test_requests_of_one_call_are_built_together(self):
+    def test_requests_of_a_call_are_built_together(self):
         batches = [self.accept_batch(3), self.accept_batch(2)]
         self.clock.advance(base.LEASE_S)
 
         self.assertEqual(batches, self.taken_up())
 
-    def test_batch_is_taken_up_whole_although_few_are_looked_at(self):
+    def test_batch_beyond_the_page_is_recovered_whole(self):
         batch = self.accept_batch(5)
         self.clock.advance(base.LEASE_S)
 
         self.assertEqual([batch], self.taken_up(page=2))
 
-    def test_batch_that_fails_does_not_keep_the_next_ones(self):
+    def test_failed_batch_does_not_stop_later_batches(self):
         for uuid in (batches := [self.accept()[0] for _ in range(3)]):
             self.clock.advance(1)
         self.clock.advance(base.LEASE_S)
@@ -123,7 +123,7 @@ class TestRecoverer(base.TestCase):
         self.assertEqual([[uuid] for uuid in batches], task.batches)
         self.assertIn('as told', self.logs.output)
 
-    def test_request_that_cannot_be_read_does_not_keep_the_next_ones(self):
+    def test_unreadable_request_does_not_stop_later_requests(self):
         [broken] = self.accept()
         self.clock.advance(1)
         [sound] = self.accept()
@@ -185,7 +185,7 @@ class TestRecoverer(base.TestCase):
         self.assertEqual(3, len(task.batches))
         self.assertEqual('', self.logs.output.partition('Traceback')[1])
 
-    def test_no_more_batches_are_built_at_a_time_than_may_be(self):
+    def test_batches_built_at_a_time_are_limited(self):
         for _ in range(4):
             self.accept()
         self.clock.advance(base.LEASE_S)
@@ -261,7 +261,7 @@ class TestRecoverer(base.TestCase):
             [('owner', self.clock.timestamp() + base.LEASE_S)] * 3,
             [tuple(each) for each in leases_])
 
-    def test_build_that_was_lost_ends_in_its_cell(self):
+    def test_lost_build_ends_in_its_cell(self):
         [uuid] = self.accept()
         self.clock.advance(base.LEASE_S)
 
@@ -316,7 +316,7 @@ class TestRaces(base.StalledBuildsTestCase):
         self.assertEqual([], self.sent())
         self.assertEqual(2, self.kept.casts)
 
-    def test_build_that_another_conductor_has_handed_on_is_left_to_it(self):
+    def test_repeated_cast_of_another_conductor_prevents_a_retry(self):
         self.clock.advance(base.RETRY_POLICY.down_s + 1)
 
         self.run_late(self.tell)
@@ -324,7 +324,7 @@ class TestRaces(base.StalledBuildsTestCase):
         self.assertEqual([], self.handed_on)
         self.assertEqual('scheduling', self.row(self.uuid).task_state)
 
-    def test_build_that_its_host_begins_after_all_is_left_to_it(self):
+    def test_late_begin_on_the_host_prevents_a_retry(self):
         self.clock.advance(base.RETRY_POLICY.down_s + 1)
 
         self.run_late(lambda: self.put(
@@ -334,7 +334,7 @@ class TestRaces(base.StalledBuildsTestCase):
         row = self.row(self.uuid)
         self.assertEqual(('a1', 'spawning'), (row.host, row.task_state))
 
-    def test_build_that_goes_to_another_host_meanwhile_is_left_to_it(self):
+    def test_build_on_another_host_is_not_retried(self):
         self.put(host='a1', node='node-a1', task_state='spawning')
         self.clock.advance(base.RETRY_POLICY.down_s + 1)
 
@@ -344,7 +344,7 @@ class TestRaces(base.StalledBuildsTestCase):
         row = self.row(self.uuid)
         self.assertEqual(('a2', 'spawning'), (row.host, row.task_state))
 
-    def test_build_of_which_another_try_is_counted_is_left_to_that(self):
+    def test_build_with_a_newer_attempt_is_not_retried(self):
         self.clock.advance(base.RETRY_POLICY.down_s + 1)
 
         self.run_late(lambda: self.put(build_attempts=2))
@@ -361,7 +361,7 @@ class TestRaces(base.StalledBuildsTestCase):
         self.assertIsNone(self.kept)
         self.assertEqual(([], []), (self.sent(), self.handed_on))
 
-    def test_build_that_another_conductor_removes_is_left_to_it(self):
+    def test_build_removed_by_another_conductor_is_skipped(self):
         elsewhere = self.targets.database(self.cells['cell2'])
         with elsewhere.writer() as connection:
             instances.create(connection, [samples.instance(self.uuid)],
@@ -373,7 +373,7 @@ class TestRaces(base.StalledBuildsTestCase):
 
         self.assertEqual({'cell1', 'cell2'}, {*self.rows(self.uuid)})
 
-    def test_cell_that_is_worked_on_is_not_looked_at_again(self):
+    def test_cell_in_progress_is_not_read_again(self):
         executor = HoldingExecutor()
         stalled_builds = self.make_stalled(executor=executor)
         for _ in range(3):
@@ -401,7 +401,7 @@ class TestStalledBuilds(base.StalledBuildsTestCase):
 
         self.assertEqual(([], []), (self.sent(), self.handed_on))
 
-    def test_cast_is_repeated_to_a_host_that_did_not_begin(self):
+    def test_cast_is_repeated_to_an_idle_host(self):
         self.wait()
 
         self.stalled.run()
@@ -415,7 +415,7 @@ class TestStalledBuilds(base.StalledBuildsTestCase):
             client.sent[0].arguments['filter_properties'])
         self.assertEqual(2, self.kept.casts)
 
-    def test_cast_that_is_not_sent_does_not_count_and_is_soon_repeated(self):
+    def test_failed_cast_does_not_count_and_is_repeated(self):
         self.wait()
         client = self.compute.get(
             self.transports.get(self.cells['cell1'].transport_url))
@@ -432,7 +432,7 @@ class TestStalledBuilds(base.StalledBuildsTestCase):
         self.assertEqual([('a1', self.uuid)], self.sent())
         self.assertEqual(2, self.kept.casts)
 
-    def test_message_to_a_conductor_that_is_not_sent_is_soon_repeated(self):
+    def test_failed_message_to_a_conductor_is_repeated(self):
         self.put(task_state=None, build_attempts=2)
         self.wait()
         client = self.conductors.get(
@@ -481,7 +481,7 @@ class TestStalledBuilds(base.StalledBuildsTestCase):
         self.assertEqual(PATIENCE.casts - 1, len(self.sent()))
         self.assertHandedOn()
 
-    def test_another_host_is_tried_where_the_first_one_is_down(self):
+    def test_build_on_a_down_host_is_retried_elsewhere(self):
         for state in (
                 {'task_state': 'scheduling'},
                 {'task_state': 'spawning', 'host': 'a1', 'node': 'n'}):
@@ -494,7 +494,7 @@ class TestStalledBuilds(base.StalledBuildsTestCase):
             self.conductors.clients.clear()
         self.assertEqual([], self.sent())
 
-    def test_host_that_is_forced_down_is_down(self):
+    def test_build_on_a_forced_down_host_is_retried_elsewhere(self):
         self.wait()
         with self.cell.writer() as connection:
             services.set_forced_down(
@@ -504,7 +504,7 @@ class TestStalledBuilds(base.StalledBuildsTestCase):
 
         self.assertHandedOn()
 
-    def test_build_under_way_on_a_host_that_lives_is_left(self):
+    def test_build_in_progress_on_a_live_host_continues(self):
         self.put(task_state='spawning', host='a1')
         self.wait()
 
@@ -522,7 +522,7 @@ class TestStalledBuilds(base.StalledBuildsTestCase):
 
         self.assertHandedOn(tried=2)
 
-    def test_try_that_was_counted_and_not_made_is_made(self):
+    def test_counted_attempt_without_a_cast_is_repeated(self):
         self.put(build_attempts=2)
         self.clock.advance(PATIENCE.down_s + 1)
 
@@ -604,14 +604,14 @@ class TestStalledBuilds(base.StalledBuildsTestCase):
         self.assertEqual(({}, None), (self.rows(self.uuid), self.kept))
         self.assertEqual(([], []), (self.sent(), self.handed_on))
 
-    def test_build_of_a_server_that_is_in_no_cell_is_removed(self):
+    def test_build_of_a_server_without_a_cell_is_removed(self):
         self.assertRemovedAfter(
             sa.update(api_models.instance_mappings).values(cell_id=None))
 
-    def test_build_of_a_server_that_is_not_mapped_is_removed(self):
+    def test_build_of_an_unmapped_server_is_removed(self):
         self.assertRemovedAfter(sa.delete(api_models.instance_mappings))
 
-    def test_cell_that_does_not_answer_keeps_no_other_waiting(self):
+    def test_failed_cell_does_not_delay_other_cells(self):
         with self.targets.database(
                 self.cells['cell2']).writer() as connection:
             models.METADATA.drop_all(connection)
@@ -624,7 +624,7 @@ class TestStalledBuilds(base.StalledBuildsTestCase):
         self.assertIn(f'Cell {cell.identity} fails the query StalledBuilds.',
                       self.logs.output)
 
-    def test_build_that_cannot_be_gone_on_with_keeps_no_other_waiting(self):
+    def test_build_with_an_unreadable_cast_delays_no_other_build(self):
         [other] = self.accept()
         self.task().run(base.USER, [other])
         self.compute.clients.clear()
@@ -652,7 +652,7 @@ class TestStalledBuilds(base.StalledBuildsTestCase):
 
 class TestRetryPolicy(base.base.TestCase):
 
-    def test_time_doubles_with_each_try_up_to_a_bound(self):
+    def test_time_doubles_with_each_attempt_up_to_a_bound(self):
         policy = recovery.RetryPolicy(10, 9, 90)
 
         self.assertEqual(
@@ -710,7 +710,7 @@ class TestStalledBuildCasts(base.StalledBuildsTestCase):
         self.assertEqual(2, len(self.handed_on))
         self.assertEqual(3, self.kept.casts)
 
-    def test_host_is_up_as_long_as_it_reported_lately(self):
+    def test_host_with_a_recent_report_is_up(self):
         for late_s, told, handed_on in (
                 (base.RETRY_POLICY.down_s - 1, 1, 0),
                 (base.RETRY_POLICY.down_s + 1, 0, 1)):
@@ -730,7 +730,7 @@ class TestStalledBuildCasts(base.StalledBuildsTestCase):
             [self.selection('a1'), self.selection('a2')], None).kept(
                 self.uuid, self.clock.steady())
 
-    def test_builds_are_looked_at_a_page_at_a_time(self):
+    def test_builds_are_read_in_pages(self):
         [other] = self.accept()
         self.task().run(base.USER, [other])
         self.compute.clients.clear()
@@ -803,7 +803,7 @@ class TestStalledMigrations(mover.MoverTestCase):
         self.compute.sent.clear()
         return sent
 
-    def test_move_is_left_alone_until_its_deadline(self):
+    def test_migration_continues_until_its_deadline(self):
         move = self.accept()
 
         self.run_late(DEADLINE_S)
@@ -811,7 +811,7 @@ class TestStalledMigrations(mover.MoverTestCase):
         self.assertEqual(server_moves.MIGRATING, self.status(move))
         self.assertEqual({'own': 'host1', 'move': 'host2'}, self.places)
 
-    def test_server_that_has_not_gone_stays(self):
+    def test_unmoved_server_stays(self):
         for status in server_moves.UNMOVED:
             move = self.accept(status=status)
             self.run_late()
@@ -824,7 +824,7 @@ class TestStalledMigrations(mover.MoverTestCase):
             self.assertEqual([('migrate_out', 'host2'),
                               ('migrate_out', 'host1')], self.sent())
 
-    def test_server_that_has_gone_is_there(self):
+    def test_moved_server_is_on_the_new_host(self):
         move = self.accept()
         self.transit('begin_migrate')
         self.transit('finish_migrate', host='host2', node='node2')
@@ -849,7 +849,7 @@ class TestStalledMigrations(mover.MoverTestCase):
         self.stalled.run()
         self.assertEqual([], self.sent())
 
-    def test_move_that_a_deleted_host_should_clean_up_after_is_over(self):
+    def test_migration_from_a_deleted_host_ends(self):
         move = self.accept(ask=False, status=server_moves.FINISHED,
                            source_compute='gone')
 
@@ -858,7 +858,7 @@ class TestStalledMigrations(mover.MoverTestCase):
         self.assertEqual([], self.sent())
         self.assertEqual(server_moves.DONE, self.status(move))
 
-    def test_server_that_is_shelved_goes_on(self):
+    def test_shelving_continues(self):
         move = self.accept(server_moves.SHELVE, dest_compute=None)
 
         self.run_late()
@@ -866,7 +866,7 @@ class TestStalledMigrations(mover.MoverTestCase):
         self.assertEqual([('shelve_offload_instance', 'host1')], self.sent())
         self.assertEqual(server_moves.MIGRATING, self.status(move))
 
-    def test_move_of_no_server_keeps_no_other(self):
+    def test_migration_without_a_server_stops_no_other_migration(self):
         for status in (server_moves.MIGRATING, server_moves.ERROR):
             lost = server_moves.Migration(
                 samples.uuids(1)[0], None, server_moves.MIGRATION, status)
@@ -890,7 +890,7 @@ class TestStalledMigrations(mover.MoverTestCase):
         self.assertEqual([], self.sent())
         self.assertEqual(server_moves.ERROR, self.status(move))
 
-    def test_deleted_server_holds_nothing(self):
+    def test_deleted_server_holds_no_claim(self):
         self.accept()
         self.delete()
         self.terminate()
@@ -899,7 +899,7 @@ class TestStalledMigrations(mover.MoverTestCase):
 
         self.assertEqual({}, self.places)
 
-    def test_claim_that_comes_late_is_given_back(self):
+    def test_late_claim_is_released(self):
         self.accept(status=server_moves.ACCEPTED)
         self.run_late()
         self.claims.claim([mover.claims_base.Claim(
@@ -919,7 +919,7 @@ class TestStalledMigrations(mover.MoverTestCase):
         self.assertNotIn('Traceback', self.logs.output)
         self.assertEqual(server_moves.ERROR, self.status(move))
 
-    def test_others_do_not_wait_for_one_that_cannot_be_ended(self):
+    def test_failed_end_of_a_migration_delays_no_other_migration(self):
         for broken in (0, 1):
             moves = [self.accept(), self.accept_another()]
             mend = self.break_claims_of(moves[broken])
@@ -938,7 +938,7 @@ class TestStalledMigrations(mover.MoverTestCase):
             self.run_late()
             self.assertEqual({}, self.claims.claims_of(names))
 
-    def test_late_claims_of_others_do_not_wait_for_one_that_stays(self):
+    def test_failed_release_of_a_late_claim_delays_no_other_release(self):
         ended = [self.accept(status=server_moves.ACCEPTED),
                  self.accept_another()]
         # The first time they are ended, and then looked at for a while.
@@ -1009,7 +1009,7 @@ class TestNetworkCleanup(TestCase):
         self.network.allocate_for_instance(USER, instance, None, 'host1')
         return instance.uuid
 
-    def test_those_that_ended_are_freed_and_others_keep_theirs(self):
+    def test_networks_of_ended_servers_only_are_freed(self):
         live = self.make(vm_state='active', host='host1')
         waiting = self.make()
         for _ in range(3):
@@ -1020,7 +1020,7 @@ class TestNetworkCleanup(TestCase):
 
         self.assertEqual({live, waiting}, set(self.network.allocated()))
 
-    def test_one_that_fails_holds_no_other_up_and_is_tried_again(self):
+    def test_failed_deallocation_is_repeated_and_delays_no_other(self):
         uuids = sorted(self.make(vm_state='error') for _ in range(5))
         self.network.fail('deallocate', 2)
 
@@ -1039,7 +1039,7 @@ class TestNetworkCleanup(TestCase):
 
         self.assertNotIn('Could not deallocate networks', self.logs.output)
 
-    def test_plugin_is_asked_in_the_name_of_the_owner(self):
+    def test_plugin_is_called_in_the_name_of_the_owner(self):
         self.make(vm_state='error')
         asked = []
         self.network.deallocate_for_instance = (
@@ -1076,7 +1076,7 @@ class StalledMigrationsTestCase(mover.MoverTestCase):
         (stalled or self.stalled).run()
 
     @property
-    def told(self):
+    def sent(self):
         return [(each.method, each.host) for each in self.compute.sent]
 
 
@@ -1115,10 +1115,10 @@ class TestStalledMigrationCasts(StalledMigrationsTestCase):
 
             self.run_late()
 
-            self.assertEqual([], self.told)
+            self.assertEqual([], self.sent)
             self.assertEqual(server_moves.ERROR, self.status(move))
 
-    def test_server_that_stays_is_sent_to_no_other_host(self):
+    def test_rebuilt_server_is_sent_to_no_other_host(self):
         move = self.accept(server_moves.REBUILD, dest_compute='host1',
                            dest_node='node1')
         self.transit('begin_rebuild')
@@ -1128,7 +1128,7 @@ class TestStalledMigrationCasts(StalledMigrationsTestCase):
         self.run_late()
 
         self.assertEqual(server_moves.DONE, self.status(move))
-        self.assertEqual([], self.told)
+        self.assertEqual([], self.sent)
 
     def test_deleted_shelved_server_is_sent_to_no_host(self):
         move = self.accept(server_moves.SHELVE, dest_compute=None)
@@ -1137,22 +1137,22 @@ class TestStalledMigrationCasts(StalledMigrationsTestCase):
 
         self.run_late()
 
-        self.assertEqual([], self.told)
+        self.assertEqual([], self.sent)
         self.assertEqual(server_moves.ERROR, self.status(move))
 
-    def test_move_away_that_goes_on_is_not_taken_for_shelving(self):
+    def test_migration_in_progress_is_not_treated_as_shelving(self):
         move = self.accept(status=server_moves.MIGRATING)
 
         self.run_late()
 
         self.assertEqual(
-            [('migrate_out', 'host2'), ('migrate_out', 'host1')], self.told)
+            [('migrate_out', 'host2'), ('migrate_out', 'host1')], self.sent)
         self.assertEqual(server_moves.ERROR, self.status(move))
 
 
 class TestStalledMigrationHosts(StalledMigrationsTestCase):
 
-    def test_host_that_reported_lately_gets_the_message_again(self):
+    def test_message_is_repeated_to_a_recently_reported_host(self):
         self.accept(ask=False, status=server_moves.FINISHED)
         for late_s, expected in ((DOWN_S - 1, 1), (DOWN_S, 0)):
             self.clock.advance(DEADLINE_S + 1)
@@ -1160,21 +1160,21 @@ class TestStalledMigrationHosts(StalledMigrationsTestCase):
             self.clock.advance(late_s)
             self.stalled.run()
 
-            self.assertEqual(expected, len(self.told))
+            self.assertEqual(expected, len(self.sent))
             self.compute.sent.clear()
 
     def test_message_to_shelve_is_repeated_when_due(self):
         self.accept(server_moves.SHELVE, dest_compute=None)
         self.run_late()
         self.stalled.run()
-        self.assertEqual(1, len(self.told))
+        self.assertEqual(1, len(self.sent))
 
         self.run_late()
 
         self.assertEqual(
-            [('shelve_offload_instance', 'host1')] * 2, self.told)
+            [('shelve_offload_instance', 'host1')] * 2, self.sent)
 
-    def test_move_of_which_there_is_news_meanwhile_is_left(self):
+    def test_concurrently_updated_migration_is_skipped(self):
         self.accept(ask=False, status=server_moves.FINISHED)
         for _ in range(2):
             move = server_moves.Migration(
@@ -1197,22 +1197,22 @@ class TestStalledMigrationHosts(StalledMigrationsTestCase):
         self.compute.cast = news
         self.run_late()
 
-        self.assertEqual(1, len(self.told))
+        self.assertEqual(1, len(self.sent))
 
 
 class TestStalledMigrationLimits(StalledMigrationsTestCase):
 
-    def test_so_many_moves_are_looked_at_each_time(self):
+    def test_migrations_of_a_run_are_limited(self):
         for _ in range(3):
             self.accept(ask=False, status=server_moves.FINISHED)
         stalled = self.make_stalled(moves_max=2)
 
         self.run_late(stalled)
-        self.assertEqual(2, len(self.told))
+        self.assertEqual(2, len(self.sent))
         stalled.run()
-        self.assertEqual(3, len(self.told))
+        self.assertEqual(3, len(self.sent))
 
-    def test_late_claims_are_looked_for_as_long_as_a_move_may_take(self):
+    def test_late_claims_are_searched_until_the_deadline(self):
         for seconds, places in (
                 (DEADLINE_S, {'own': 'host1'}),
                 (2 * DEADLINE_S, {'own': 'host1'}),

@@ -39,7 +39,7 @@ class TestBuildAndSchedule(base.TestCase):
         self.assertEqual([('a1', uuid)], self.sent())
         self.assertEqual('a1', self.holds(uuid))
 
-    def test_effects_come_in_an_order_that_readers_can_follow(self):
+    def test_effects_of_a_build_are_in_a_readable_order(self):
         [uuid] = self.accept()
         seen = []
 
@@ -88,7 +88,7 @@ class TestBuildAndSchedule(base.TestCase):
         self.assertBuilding('cell2', uuids[0])
         self.assertBuilding('cell1', uuids[1])
 
-    def test_cell_that_is_slow_holds_up_its_own_builds_only(self):
+    def test_slow_cell_delays_its_own_builds_only(self):
         slow, other = self.accept(2)
         task = self.task()
         cell = self.targets.database(self.cells['cell1'])
@@ -119,7 +119,7 @@ class TestBuildAndSchedule(base.TestCase):
         self.assertEqual([], self.scheduler.sent)
         self.assertTrue(self.requested(taken))
 
-    def test_message_that_comes_again_changes_nothing(self):
+    def test_repeated_message_does_not_repeat_the_build(self):
         [uuid] = self.accept()
         self.task().run(base.USER, [uuid])
 
@@ -132,17 +132,17 @@ class TestBuildAndSchedule(base.TestCase):
 
 class TestDeletion(base.TestCase):
 
-    def test_deletion_before_the_request_goes_leaves_nothing(self):
+    def test_deletion_of_a_build_request_leaves_no_row_or_claim(self):
         for place in range(base.REQUEST_GONE):
             [uuid] = self.accept()
 
             self.task_with(place, lambda: self.delete(uuid)).run(
                 base.USER, [uuid])
 
-            self.assertLeftNothing(uuid)
+            self.assertCleared(uuid)
             self.assertEqual([], self.sent(), base.DONE[place])
 
-    def test_deletion_after_that_is_a_server_s(self):
+    def test_deletion_after_the_build_request_deletes_the_server(self):
         for place in range(base.REQUEST_GONE, len(base.DONE)):
             [uuid] = self.accept()
 
@@ -154,7 +154,7 @@ class TestDeletion(base.TestCase):
                 self.mapped(uuid), self.row(uuid).vm_state))
             self.assertIsNone(self.holds(uuid))
 
-    def test_deletion_of_one_leaves_the_others_of_its_batch(self):
+    def test_deletion_of_a_build_does_not_affect_its_batch(self):
         for place in range(base.REQUEST_GONE):
             self.claims.release(uuid for _, uuid in self.sent())
             gone, kept = self.accept(2)
@@ -162,7 +162,7 @@ class TestDeletion(base.TestCase):
             self.task_with(place, lambda: self.delete(gone)).run(
                 base.USER, [gone, kept])
 
-            self.assertLeftNothing(gone)
+            self.assertCleared(gone)
             self.assertBuilding('cell1', kept)
 
     def test_deletion_wins_over_a_failure(self):
@@ -175,12 +175,12 @@ class TestDeletion(base.TestCase):
 
             self.task_with(place, both).run(base.USER, [uuid])
 
-            self.assertLeftNothing(uuid)
+            self.assertCleared(uuid)
 
 
 class TestFailure(base.TestCase):
 
-    def test_failure_before_the_request_goes_is_buried(self):
+    def test_failure_before_the_end_of_the_request_is_buried(self):
         for place in range(base.REQUEST_GONE):
             uuids = self.accept(2)
 
@@ -190,7 +190,7 @@ class TestFailure(base.TestCase):
                 self.assertBuried(uuid, 'has a different claim')
                 self.assertNotIn('secret', self.reason(uuid))
 
-    def test_request_that_fits_nowhere_is_buried_with_the_reasons(self):
+    def test_request_without_a_valid_host_is_buried_with_the_reason(self):
         def answer(**arguments):
             raise exception.NoValidHost(reason='Of 3 hosts 3 lack memory.')
 
@@ -233,7 +233,7 @@ class TestFailure(base.TestCase):
             self.assertEqual(host, self.holds(uuid))
             self.assertIn((host, uuid), self.sent())
 
-    def test_build_without_another_host_is_tried_again(self):
+    def test_build_without_another_host_is_retried(self):
         self.answer_gone()
         lost, found = self.accept(2)
 
@@ -249,19 +249,19 @@ class TestFailure(base.TestCase):
         self.task().run(base.USER, [lost])
         self.assertBuilding('cell1', lost)
 
-    def test_scheduler_that_does_not_answer_is_asked_again_later(self):
-        self.assert_asked_again_after(oslo_messaging.MessagingTimeout())
+    def test_build_is_retried_after_a_timeout_of_the_scheduler(self):
+        self.assert_is_retried_after(oslo_messaging.MessagingTimeout())
 
-    def test_broker_that_refuses_is_tried_again_later(self):
-        self.assert_asked_again_after(amqp_exc.AccessRefused('password'))
+    def test_build_is_retried_after_a_refusal_by_the_broker(self):
+        self.assert_is_retried_after(amqp_exc.AccessRefused('password'))
 
     def test_error_of_configuration_is_a_reason_to_retry(self):
         for failure in (cfg.RequiredOptError('lock_path'),
                         oslo_messaging.RemoteError('RequiredOptError', 'text'),
                         exception.ConfigurationInvalid(field='f')):
-            self.assert_asked_again_after(failure)
+            self.assert_is_retried_after(failure)
 
-    def assert_asked_again_after(self, failure):
+    def assert_is_retried_after(self, failure):
         def answer(**arguments):
             self.answer(**arguments)
             raise failure
@@ -283,7 +283,7 @@ class TestFailure(base.TestCase):
 
         self.assertBuilding('cell1', uuid)
 
-    def test_cell_that_cannot_be_written_fails_its_builds_only(self):
+    def test_unwritable_cell_fails_its_own_builds_only(self):
         self.point('cell1', 'sqlite:////nowhere/at/all.sqlite')
         lost, found = self.accept(2)
         claims = {lost: 'a1', found: 'b1'}
@@ -302,7 +302,7 @@ class TestFailure(base.TestCase):
         self.assertEqual((None, True, None), (
             self.mapped(lost), self.requested(lost), self.holds(lost)))
 
-    def test_cell_that_goes_while_it_is_written_is_waited_for(self):
+    def test_build_waits_for_a_cell_lost_during_its_write(self):
         self.break_cell('cell1')
         [uuid] = self.accept()
 
@@ -320,7 +320,7 @@ class TestFailure(base.TestCase):
         for uuid in uuids:
             self.assertBuried(uuid, 'Full.')
 
-    def test_those_beyond_the_room_are_buried(self):
+    def test_builds_beyond_the_capacity_are_buried(self):
         uuids = self.accept(6, min_count=3)
 
         self.task().run(base.USER, uuids)
@@ -331,7 +331,7 @@ class TestFailure(base.TestCase):
         for uuid in uuids[4:]:
             self.assertBuried(uuid, 'Full.')
 
-    def test_build_that_no_host_can_receive_ends_in_error(self):
+    def test_build_with_an_unsendable_cast_ends_in_error(self):
         url = self.cells['cell1'].transport_url
         self.compute.get(self.transports.get(url)).failure = ValueError()
         [uuid] = self.accept()
@@ -377,17 +377,17 @@ class TestSharedFile(base.TestCase):
         self.task_with(base.DONE.index('schedule'), lambda: self.delete(
             uuid)).run(base.USER, [uuid])
 
-        self.assertLeftNothing(uuid)
+        self.assertCleared(uuid)
 
     def test_build_finished_by_another_conductor_keeps_its_claim(self):
         [uuid] = self.accept()
 
-        def next_one_first():
+        def run_elsewhere():
             self.clock.advance(base.LEASE_S)
             self.task().run(base.USER, [uuid])
             base.fail()
 
-        self.task_with(base.DONE.index('schedule'), next_one_first).run(
+        self.task_with(base.DONE.index('schedule'), run_elsewhere).run(
             base.USER, [uuid])
 
         self.assertBuilding('cell1', uuid)
@@ -395,7 +395,7 @@ class TestSharedFile(base.TestCase):
 
 class TestPurge(base.StepTestCase):
 
-    def test_cell_that_cannot_be_written_keeps_no_other(self):
+    def test_unwritable_cell_does_not_stop_the_purge(self):
         first, second = builds = self.builds(['a1', 'b1'])
         with self.targets.database(second.cell).writer() as connection:
             instances.create(
@@ -446,11 +446,11 @@ class TestBurial(base.TestCase):
     def test_build_finished_by_another_conductor_is_not_buried(self):
         [uuid] = self.accept()
 
-        def next_one():
+        def run_next():
             self.clock.advance(base.LEASE_S * 2)
             self.task().run(base.USER, [uuid])
 
-        self.fail(uuid, next_one)
+        self.fail(uuid, run_next)
 
         self.assertBuilding('cell1', uuid)
 
@@ -468,7 +468,7 @@ class TestRecovery(base.TestCase):
         self.clock.advance(base.LEASE_S)
         self.task(**options).run(base.USER, uuids)
 
-    def test_build_is_finished_wherever_its_conductor_died(self):
+    def test_build_of_a_dead_conductor_is_finished_after_any_step(self):
         for place in range(base.REQUEST_GONE):
             self.claims.release(uuid for _, uuid in self.sent())
             [uuid] = self.accept()
@@ -480,7 +480,7 @@ class TestRecovery(base.TestCase):
 
             self.assertBuilding('cell1', uuid)
 
-    def test_build_that_goes_elsewhere_leaves_nothing_where_it_was(self):
+    def test_recovered_build_in_another_cell_leaves_no_row(self):
         for place in range(base.REQUEST_GONE):
             self.chosen = ['b1']
             [uuid] = self.accept()
@@ -494,7 +494,7 @@ class TestRecovery(base.TestCase):
             self.assertBuilding('cell1', uuid)
             self.claims.release([uuid])
 
-    def test_build_that_fits_nowhere_any_more_is_buried(self):
+    def test_recovered_build_without_a_valid_host_is_buried(self):
         for place in range(base.REQUEST_GONE):
             self.chosen = ['b1']
             [uuid] = self.accept()
@@ -506,7 +506,7 @@ class TestRecovery(base.TestCase):
 
             self.assertBuried(uuid, 'has a different claim')
 
-    def test_build_waits_for_the_cell_that_may_have_it(self):
+    def test_recovered_build_waits_for_its_earlier_cell(self):
         self.chosen = ['b1']
         [uuid] = self.accept()
         self.assertRaises(base.Death, self.task_with(
@@ -537,7 +537,7 @@ class TestRecovery(base.TestCase):
 
         self.assertBuried(uuid, 'has a different claim')
 
-    def test_half_a_burial_does_not_keep_a_build_from_its_cell(self):
+    def test_build_is_finished_after_half_a_burial(self):
         self.break_cell('cell0')
         [uuid] = self.accept()
         self.task_with(0, base.fail).run(base.USER, [uuid])
@@ -547,7 +547,7 @@ class TestRecovery(base.TestCase):
 
         self.assertBuilding('cell1', uuid)
 
-    def test_burial_without_a_cell0_waits_too(self):
+    def test_burial_without_a_cell0_waits(self):
         with self.database.writer() as connection:
             connection.execute(
                 sa.delete(api_models.cell_mappings)
@@ -559,29 +559,29 @@ class TestRecovery(base.TestCase):
         self.assertTrue(self.requested(uuid))
         self.assertIsNone(self.holds(uuid))
 
-    def test_slow_conductor_undoes_nothing_of_the_next_one(self):
+    def test_slow_conductor_does_not_undo_a_newer_build(self):
         for place in range(base.REQUEST_GONE):
             self.claims.release(uuid for _, uuid in self.sent())
             [uuid] = self.accept()
 
-            def next_one_first():
+            def run_elsewhere():
                 self.run_late([uuid])
                 base.fail()
 
-            self.task_with(place, next_one_first).run(base.USER, [uuid])
+            self.task_with(place, run_elsewhere).run(base.USER, [uuid])
 
             self.assertBuilding('cell1', uuid)
 
-    def test_slow_conductor_builds_nothing_that_the_next_one_buried(self):
+    def test_slow_conductor_does_not_build_a_buried_server(self):
         late = self.task_with(1, base.fail)
         for place in range(base.DONE.index('write rows')):
             [uuid] = self.accept()
 
-            def next_one_first():
+            def run_elsewhere():
                 self.clock.advance(base.LEASE_S)
                 late.run(base.USER, [uuid])
 
-            self.task_with(place, next_one_first).run(base.USER, [uuid])
+            self.task_with(place, run_elsewhere).run(base.USER, [uuid])
 
             self.assertEqual(
                 (['cell0'], 'cell0', False),
@@ -661,7 +661,7 @@ class TestRetries(base.TestCase):
                     for each in build_requests.lease(
                         connection, uuids, 'other', now, now + base.LEASE_S)]
 
-    def test_scheduler_that_is_silent_is_asked_again_in_the_same_try(self):
+    def test_silent_scheduler_is_called_again_in_the_same_attempt(self):
         uuids = self.accept(2)
         self.silent(times=1)
         task = self.task()
@@ -753,7 +753,7 @@ class TestRetries(base.TestCase):
         self.clock.advance(1)
         self.assertEqual([uuid], self.free([uuid]))
 
-    def test_part_of_a_batch_is_tried_again_alone(self):
+    def test_failed_part_of_a_batch_is_retried(self):
         self.chosen = ['b1']
         here, there = self.accept(2)
         self.break_cell('cell2')
@@ -779,7 +779,7 @@ class TestRetries(base.TestCase):
         task.attempt(attempt)
         self.assertBuilding('cell2', there)
 
-    def test_message_that_comes_while_the_database_is_away_is_kept(self):
+    def test_message_is_kept_while_the_database_is_unreachable(self):
         uuids = self.accept(2)
         there = pathlib.Path(
             self.database.url.removeprefix('sqlite:///'))
@@ -809,7 +809,7 @@ class TestRetries(base.TestCase):
         self.clock.advance(3600)
         self.assertEqual([], task.retries.pop_due())
 
-    def test_lease_that_a_conductor_has_for_a_try_is_not_anothers(self):
+    def test_attempt_needs_the_lease_of_its_owner(self):
         """What a recoverer has claimed is built by it, and by nobody else."""
         [uuid] = self.accept()
         self.assertEqual([uuid], self.free([uuid]))
@@ -884,7 +884,7 @@ class TestBroken(base.TestCase):
             self.assertEqual(('project', 'user'),
                              (row.project_id, row.user_id))
 
-    def test_one_that_lost_its_mapping_too_keeps_no_other(self):
+    def test_unreadable_unmapped_request_does_not_stop_its_batch(self):
         [uuid], [other] = self.accept(), self.accept()
         self.spoil(uuid, instance='nonsense')
         self.spoil(uuid, 'instance_mappings')
@@ -916,7 +916,7 @@ class TestBroken(base.TestCase):
 
             self.assertBuried(uuid, 'is missing')
 
-    def test_others_of_the_batch_are_built(self):
+    def test_batch_of_an_unreadable_request_is_built(self):
         broken, whole = self.accept(2)
         self.spoil(broken, 'request_specs')
 
@@ -925,7 +925,7 @@ class TestBroken(base.TestCase):
         self.assertBuilding('cell1', whole)
         self.assertEqual(['cell0'], [*self.rows(broken)])
 
-    def test_batch_that_is_to_be_whole_is_buried_with_it(self):
+    def test_whole_batch_of_an_unreadable_request_is_buried(self):
         uuids = samples.uuids(2)
         samples.accept(self.database, uuids, self.clock.now(), min_count=2)
         self.spoil(uuids[0], 'request_specs')
@@ -951,7 +951,7 @@ class TestBroken(base.TestCase):
                 {column.name: jsonutils.dumps(primitive)}))
         return {column.name: text}
 
-    def test_request_of_a_later_release_is_left_to_its_conductors(self):
+    def test_request_of_a_later_release_is_skipped(self):
         for table, name in (
                 ('build_requests', 'Instance'), ('build_requests', 'flavor'),
                 ('request_specs', 'RequestSpec'), ('request_specs', 'flavor')):
@@ -970,7 +970,7 @@ class TestBroken(base.TestCase):
                 self.assertEqual([self.mapped(uuid)], [*self.rows(uuid)])
                 self.assertNotEqual('cell0', self.mapped(uuid))
 
-    def test_whole_batch_of_a_later_release_is_left(self):
+    def test_whole_batch_of_a_later_release_is_skipped(self):
         uuids = samples.uuids(2)
         samples.accept(self.database, uuids, self.clock.now(), min_count=2)
         self.make_newer(uuids[0], 'request_specs', 'RequestSpec')
@@ -984,7 +984,7 @@ class TestBroken(base.TestCase):
         for uuid, _ in self.break_in_turn():
             self.delete(uuid)
 
-            self.assertLeftNothing(uuid)
+            self.assertCleared(uuid)
 
     def test_user_can_delete_an_interrupted_build(self):
         for place in range(base.REQUEST_GONE):
@@ -1031,7 +1031,7 @@ class TestBurialTogether(base.TestCase):
     def task(self, **options):
         return super().task(cell0=self.cell0, **options)
 
-    def test_those_of_one_reason_are_buried_at_once(self):
+    def test_builds_with_a_common_reason_are_buried_at_once(self):
         uuids = self.accept(3)
 
         self.task_with(1, base.fail).run(base.USER, uuids)
@@ -1040,7 +1040,7 @@ class TestBurialTogether(base.TestCase):
         for uuid in uuids:
             self.assertBuried(uuid, 'different claim')
 
-    def test_those_of_another_reason_are_buried_with_them(self):
+    def test_builds_with_different_reasons_are_buried_at_once(self):
         """One that is left, and tried again alone, could be built alone."""
         uuids = self.accept(2)
 

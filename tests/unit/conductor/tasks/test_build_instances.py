@@ -105,7 +105,7 @@ class TestBuildInstances(base.TestCase):
             each.service_host for each in sent.arguments['host_list']])
         self.assertEqual('a2', self.holds(self.uuid))
 
-    def test_host_that_the_server_group_rules_out_is_passed_over(self):
+    def test_host_against_the_group_policy_is_skipped(self):
         spec = builders.request(group={'policy': 'anti-affinity'})
         [other] = samples.uuids(1)
         self.claims.claim(claims_base.of_selection(
@@ -119,7 +119,7 @@ class TestBuildInstances(base.TestCase):
         self.assertRaises(
             exception.GroupPolicyViolated, self.claims.claim, late)
 
-    def test_server_ends_in_error_where_no_host_has_room(self):
+    def test_server_ends_in_error_on_full_hosts(self):
         self.fill('a1')
         self.fill('a2')
 
@@ -127,12 +127,12 @@ class TestBuildInstances(base.TestCase):
 
         self.assertInError('Exhausted all hosts available')
 
-    def test_server_ends_in_error_where_no_host_is_left(self):
+    def test_server_ends_in_error_without_an_alternate_host(self):
         self.try_next()
 
         self.assertInError('Exhausted all hosts available')
 
-    def test_server_ends_in_error_after_so_many_tries(self):
+    def test_server_ends_in_error_after_the_last_attempt(self):
         self.uuid = self.handed_on(tried=ATTEMPTS_MAX)
 
         self.try_next('a1', tried=ATTEMPTS_MAX)
@@ -142,7 +142,7 @@ class TestBuildInstances(base.TestCase):
             f'{self.uuid}. Last exception: It broke.')
         self.assertEqual(ATTEMPTS_MAX, self.row(self.uuid).build_attempts)
 
-    def test_message_that_comes_again_does_nothing(self):
+    def test_repeated_message_does_not_repeat_the_cast(self):
         for _ in range(3):
             self.try_next('a1', 'a2')
 
@@ -150,7 +150,7 @@ class TestBuildInstances(base.TestCase):
         self.assertEqual('a1', self.holds(self.uuid))
         self.assertEqual(2, self.row(self.uuid).build_attempts)
 
-    def test_message_that_comes_again_after_the_end_does_nothing(self):
+    def test_repeated_message_after_the_end_is_ignored(self):
         self.try_next()
         reason = self.reason(self.uuid)
 
@@ -158,7 +158,7 @@ class TestBuildInstances(base.TestCase):
 
         self.assertInError(reason)
 
-    def test_message_of_an_earlier_try_does_nothing(self):
+    def test_message_of_an_earlier_attempt_is_ignored(self):
         self.uuid = self.handed_on(tried=2)
 
         self.try_next('a1', tried=1)
@@ -166,7 +166,7 @@ class TestBuildInstances(base.TestCase):
         self.assertEqual([], self.agents.sent)
         self.assertIsNone(self.holds(self.uuid))
 
-    def test_build_that_was_not_handed_on_is_not_tried_elsewhere(self):
+    def test_build_in_another_state_is_not_rescheduled(self):
         for state in ({'task_state': 'scheduling'},
                       {'task_state': 'spawning', 'host': 'a1'},
                       {'task_state': None, 'host': 'a1'},
@@ -182,7 +182,7 @@ class TestBuildInstances(base.TestCase):
             self.assertEqual([], self.agents.sent)
             self.assertIsNone(self.holds(self.uuid))
 
-    def test_nothing_is_claimed_for_a_deleted_server(self):
+    def test_deleted_server_does_not_claim(self):
         self.delete_row()
 
         self.try_next('a1')
@@ -190,7 +190,7 @@ class TestBuildInstances(base.TestCase):
         self.assertEqual([], self.agents.sent)
         self.assertIsNone(self.holds(self.uuid))
 
-    def test_deletion_while_it_is_given_up_leaves_no_claim(self):
+    def test_deletion_during_a_failed_claim_leaves_no_claim(self):
         self.claim('a1')
         claim = self.claims.claim
 
@@ -273,7 +273,7 @@ class TestBuildInstances(base.TestCase):
         self.assertEqual('a1', self.holds(self.uuid))
         self.assertEqual('a1', self.kept().chosen.service_host)
 
-    def test_store_that_does_not_answer_is_asked_later(self):
+    def test_build_waits_for_an_unreachable_claim_store(self):
         def unreachable(consumers):
             raise exception.DatabaseUnreachable(
                 schema='claims', url='', reason='gone')
@@ -289,7 +289,7 @@ class TestBuildInstances(base.TestCase):
         for failure in oslo_messaging.MessagingTimeout(), ValueError():
             self.uuid = self.handed_on()
 
-            def told(*args, failure=failure, **arguments):
+            def fail(*args, failure=failure, **arguments):
                 with self.cell.writer() as connection:
                     samples.put(
                         connection, self.uuid,
@@ -297,20 +297,20 @@ class TestBuildInstances(base.TestCase):
                         self.clock.now())
                 raise failure
 
-            self.agents.build_and_run_instance = told
+            self.agents.build_and_run_instance = fail
             self.try_next('a1')
 
             self.assertEqual('building', self.row(self.uuid).vm_state)
             self.assertEqual('a1', self.holds(self.uuid))
 
-    def test_store_that_fails_is_an_error(self):
+    def test_error_of_the_claim_store_ends_the_build(self):
         self.claims.claim = None
 
         self.try_next('a1')
 
         self.assertInError('that operators find in the logs')
 
-    def test_first_try_without_a_word_of_retries_counts_as_one(self):
+    def test_missing_retry_properties_count_as_a_single_attempt(self):
         self.task.run(base.USER, [samples.instance(self.uuid)], {}, None,
                       [[self.selection('a1')]])
 
@@ -319,7 +319,7 @@ class TestBuildInstances(base.TestCase):
             {'num_attempts': 2, 'hosts': [['a1', 'node-a1']]},
             sent.arguments['filter_properties']['retry'])
 
-    def test_several_are_tried_each_with_its_hosts(self):
+    def test_servers_are_rescheduled_with_their_own_hosts(self):
         other = self.handed_on()
 
         self.task.run(
@@ -361,12 +361,12 @@ class TestNetworks(base.TestCase):
         return (self.row(self.instance.uuid).network_allocated,
                 self.instance.uuid in self.network.allocated())
 
-    def test_build_that_goes_on_keeps_them(self):
+    def test_continued_build_keeps_its_networks(self):
         self.try_next('a1')
 
         self.assertEqual((True, True), self.allocated())
 
-    def test_build_that_is_given_up_has_none(self):
+    def test_failed_build_has_no_networks(self):
         self.try_next()
 
         self.assertEqual('error', self.row(self.instance.uuid).vm_state)
@@ -380,7 +380,7 @@ class TestNetworks(base.TestCase):
         self.assertEqual('error', self.row(self.instance.uuid).vm_state)
         self.assertEqual((True, True), self.allocated())
 
-    def test_message_that_comes_late_takes_nothing(self):
+    def test_late_message_keeps_the_networks(self):
         with self.cell.writer() as connection:
             samples.put(connection, self.instance.uuid, {
                 'vm_state': 'active', 'host': 'a1'})

@@ -61,7 +61,7 @@ class TestLeases(base.TestCase):
 
         self.assertEqual([], self.lease(uuids, 'other'))
 
-    def test_conductor_that_was_stopped_takes_nothing_back(self):
+    def test_resumed_conductor_does_not_renew_a_lost_lease(self):
         """It wakes when another one has what it had, and says it is its."""
         uuids = self.accept(1)
         self.lease(uuids, 'mine')
@@ -75,7 +75,7 @@ class TestLeases(base.TestCase):
 
         self.assertEqual(uuids, self.lease(uuids, 'third'))
 
-    def test_nothing_held_asks_no_database(self):
+    def test_renewal_without_leases_opens_no_database(self):
         nowhere = session.Database(
             f'sqlite:///{self.temporary_directory()}/gone/x', 'API',
             clock=self.clock)
@@ -109,7 +109,7 @@ class TestRetries(TestCase):
         self.assertEqual([(['a'], 1)], self.due())
         self.assertEqual([], self.due())
 
-    def test_each_try_waits_twice_as_long(self):
+    def test_each_attempt_waits_twice_as_long(self):
         for number, seconds in enumerate((1, 2, 4)):
             self.defer('a', number)
             self.clock.advance(seconds - 0.1)
@@ -140,7 +140,7 @@ class TestRetries(TestCase):
         self.assertEqual(
             [['sooner'], ['later']], [uuids for uuids, _ in self.due()])
 
-    def test_no_more_wait_than_there_is_room_for(self):
+    def test_waiting_batches_are_limited(self):
         for number in range(lease.WAITING_MAX):
             self.defer(str(number))
 

@@ -103,7 +103,7 @@ class TestMove(base.TestCase):
                 for each in client.sent]
 
     @property
-    def asked(self):
+    def spec(self):
         [sent] = self.scheduler.sent
         return sent.arguments['spec_obj']
 
@@ -116,15 +116,15 @@ class TestMove(base.TestCase):
         self.assertEqual('a1', self.holds(self.uuid))
         self.assertEqual([], self.messages)
 
-    def test_scheduler_is_asked_for_another_host_of_the_cell(self):
+    def test_scheduler_is_called_for_another_host_of_the_cell(self):
         move = self.moved()
 
-        wanted = self.asked.requested_destination
+        wanted = self.spec.requested_destination
         self.assertEqual(
             (self.cell.uuid, False, None, ['a1'], 1),
             (wanted.cell.uuid, wanted.allow_cross_cell_move,
-             wanted.get('host'), self.asked.ignore_hosts,
-             self.asked.num_instances))
+             wanted.get('host'), self.spec.ignore_hosts,
+             self.spec.num_instances))
         self.assertEqual(('migrating', 'a2', 'node-a2'), (
             move.status, move.dest_compute, move.dest_node))
         [sent] = self.messages
@@ -149,7 +149,7 @@ class TestMove(base.TestCase):
                     root_gb=root_gb).obj_to_primitive())))
 
     def required(self):
-        params = self.asked.get('request_level_params') or {}
+        params = self.spec.get('request_level_params') or {}
         return params.get('nova_object.data', {}).get('root_required', [])
 
     def test_server_with_a_local_disk_is_transferred(self):
@@ -164,7 +164,7 @@ class TestMove(base.TestCase):
              sent.arguments['instance'].availability_zone))
         self.assertEqual([migrations.TRANSFER_TRAIT], self.required())
 
-    def test_server_without_a_local_disk_is_transferred_if_both_can(self):
+    def test_diskless_server_is_transferred_between_able_hosts(self):
         self.transferable('a1', 'a2', root_gb=0)
         self.moved()
 
@@ -172,7 +172,7 @@ class TestMove(base.TestCase):
         self.assertEqual(['prepare_migration'], [
             sent.method for sent in self.messages])
 
-    def test_server_without_a_local_disk_is_built_if_one_cannot(self):
+    def test_diskless_server_is_rebuilt_if_a_host_cannot_transfer(self):
         self.transferable('a1', root_gb=0)
         self.moved()
 
@@ -191,7 +191,7 @@ class TestMove(base.TestCase):
             self.assertIn(f'lose its root disk of 10 GB: {which} cannot',
                           str(fault))
 
-    def test_server_is_built_anew_if_that_is_asked_for(self):
+    def test_server_is_rebuilt_on_request(self):
         self.transferable('a1', 'a2')
         self.moved(rebuild=True)
 
@@ -200,7 +200,7 @@ class TestMove(base.TestCase):
         self.assertEqual(('migrate_in', 'a2'), (sent.method, sent.host))
         self.assertNotIn('disks', sent.arguments)
 
-    def test_old_agents_transfer_nothing(self):
+    def test_old_agents_do_not_transfer(self):
         self.transferable('a1', 'a2')
         client = self.compute.get(self.targets.target_cell(
             base.USER, self.cell).cell.transport)
@@ -209,12 +209,12 @@ class TestMove(base.TestCase):
 
         self.assertIsBack(move)
 
-    def test_host_that_is_wished_for_is_asked_for(self):
+    def test_requested_host_is_the_destination(self):
         self.moved(host='a3')
 
-        self.assertEqual('a3', self.asked.requested_destination.host)
+        self.assertEqual('a3', self.spec.requested_destination.host)
 
-    def test_of_several_that_are_told_one_moves_it(self):
+    def test_repeated_message_does_not_repeat_the_migration(self):
         move = self.ask()
         for _ in range(3):
             self.move(move)
@@ -230,7 +230,7 @@ class TestMove(base.TestCase):
                            exception.NoValidHost, 'active')],
                          self.notifier.told)
 
-    def test_fault_says_that_the_conductor_gave_up(self):
+    def test_fault_names_the_conductor(self):
         self.chosen = []
         self.moved()
 
@@ -245,13 +245,13 @@ class TestMove(base.TestCase):
 
         self.assertIsBack(self.moved())
 
-    def test_server_whose_evacuation_failed_has_its_former_state(self):
+    def test_failed_evacuation_restores_the_state(self):
         self.chosen = []
 
         self.assertIsBack(self.moved(server_moves.EVACUATION), 'active')
         self.assertEqual('rebuild_server', self.notifier.told[0][0])
 
-    def test_agent_that_cannot_be_told_leaves_it_as_it_was(self):
+    def test_failed_cast_to_an_agent_aborts_the_migration(self):
         with self.database.reader() as connection:
             mapping = instance_mappings.get_many(
                 connection, [self.uuid])[self.uuid].cell_mapping
@@ -264,7 +264,7 @@ class TestMove(base.TestCase):
         self.assertIn('AccessRefused', self.logs.output)
         self.assertNotIn('Traceback', self.logs.output)
 
-    def test_move_that_is_given_up_meanwhile_holds_nothing(self):
+    def test_concurrently_aborted_migration_holds_no_claim(self):
         move = self.ask()
 
         def answer(**arguments):
@@ -281,7 +281,7 @@ class TestMove(base.TestCase):
 
         self.assertIsBack(move)
 
-    def test_server_that_is_moved_again_by_now_is_left_to_that(self):
+    def test_newer_migration_of_the_server_continues(self):
         move = self.ask()
 
         def answer(**arguments):
@@ -315,7 +315,7 @@ class TestMove(base.TestCase):
         self.assertEqual(([], [], 'error'), (
             self.claims.consumers(), self.messages, self.now(move).status))
 
-    def test_deletion_that_waits_for_its_host_has_failed_of_nothing(self):
+    def test_failed_migration_of_a_deleting_server_has_no_fault(self):
         move = self.ask()
 
         def answer(**arguments):
@@ -333,7 +333,7 @@ class TestMove(base.TestCase):
             self.assertEqual(
                 {}, instance_history.latest(connection, [self.uuid]))
 
-    def test_rebuild_of_the_same_image_asks_nobody(self):
+    def test_rebuild_of_the_same_image_calls_no_scheduler(self):
         move = self.moved(server_moves.REBUILD)
 
         self.assertEqual(([], 'a1', 'node-a1'), (
@@ -343,15 +343,15 @@ class TestMove(base.TestCase):
         self.assertEqual([('rebuild_scheduled', self.uuid)],
                          self.notifier.told)
 
-    def test_rebuild_of_another_image_asks_about_the_host(self):
+    def test_rebuild_of_another_image_calls_the_scheduler(self):
         self.chosen = ['a1']
         self.moved(server_moves.REBUILD, image_ref='other')
 
-        wanted = self.asked.requested_destination
+        wanted = self.spec.requested_destination
         self.assertEqual(
             ('a1', 'node-a1', 'other', None),
-            (wanted.host, wanted.node, self.asked.image.id,
-             self.asked.ignore_hosts))
+            (wanted.host, wanted.node, self.spec.image.id,
+             self.spec.ignore_hosts))
         self.assertEqual('other', self.row(self.uuid).image_ref)
         with self.database.reader() as connection:
             spec = build_requests.get_spec(connection, self.uuid)
@@ -363,7 +363,7 @@ class TestMove(base.TestCase):
 
 class TestRead(base.TestCase):
 
-    def test_group_has_the_members_that_it_has_now(self):
+    def test_group_has_its_current_members(self):
         [uuid], [group_uuid] = self.accept(), samples.uuids(1)
         with self.database.writer() as connection:
             instance_groups.create(connection, objects.InstanceGroup(
@@ -401,7 +401,7 @@ class TestMoveSteps(base.TestCase):
             self.claims, 'conductor', reached=self.steps.append,
         ).run(base.USER, uuid, move_uuid)
 
-    def test_server_that_has_no_cell_is_left_alone(self):
+    def test_server_without_a_cell_is_skipped(self):
         [accepted], [unknown] = self.accept(), samples.uuids(1)
         for uuid in (accepted, unknown):
             self.run_move(uuid, samples.uuids(1)[0])
@@ -436,7 +436,7 @@ class TestMoveSteps(base.TestCase):
         with self.writer() as connection:
             return server_moves.get(connection, move.uuid).status
 
-    def test_end_is_told_when_it_was_made(self):
+    def test_end_is_reported_after_its_write(self):
         move = self.accept_move()
 
         self.run_move(move.instance_uuid, move.uuid)
@@ -456,7 +456,7 @@ class TestMoveSteps(base.TestCase):
         self.assertEqual(server_moves.ERROR, self.status(move))
         self.assertEqual('', self.logs.output)
 
-    def test_what_nobody_expected_gives_the_move_up_too(self):
+    def test_unexpected_error_aborts_the_migration(self):
         def fail(**arguments):
             raise KeyError('as told')
 
@@ -469,7 +469,7 @@ class TestMoveSteps(base.TestCase):
         self.assertIsNone(self.row(move.instance_uuid).task_state)
         self.assertIn('as told', self.logs.output)
 
-    def test_reason_names_the_server_that_waits_for_a_move_no_more(self):
+    def test_abort_of_a_migration_without_a_waiting_server_is_logged(self):
         move = self.accept_move()
 
         def meanwhile(**arguments):

@@ -135,7 +135,7 @@ class TestRun(base.TestCase):
         self.assertEqual([self.b, self.c], gone_on)
         self.assertFalse(self.a.to_bury)
 
-    def test_exception_fails_all_that_still_live(self):
+    def test_exception_fails_all_live_builds(self):
         gone_on = self.run_steps(
             self.step('1', end('a', Outcome.DELETED)), self.step('2', fail),
             self.step('3'))
@@ -188,7 +188,7 @@ class TestRun(base.TestCase):
         self.assertEqual(
             [True, False, True], [build.to_bury for build in self.builds])
 
-    def test_nothing_is_undone_where_the_fence_fails(self):
+    def test_failed_fence_prevents_the_rollback(self):
         self.run_steps(self.step('1'), self.step('2', fail), fence=fail)
 
         self.assertEqual(['do 1 abc', 'do 2 abc'], self.notes)
@@ -196,7 +196,7 @@ class TestRun(base.TestCase):
             [Outcome.UNKNOWN] * 3, [build.outcome for build in self.builds])
         self.assertFalse(self.a.to_bury)
 
-    def test_undo_that_fails_keeps_the_steps_before_it(self):
+    def test_failed_undo_ends_the_rollback(self):
         self.run_steps(
             self.step('1'), self.step('2', undoing=fail),
             self.step('3', end('b', reason=Failure())), self.step('4'))
@@ -208,7 +208,7 @@ class TestRun(base.TestCase):
         self.assertFalse(self.b.to_bury)
         self.assertFalse(self.a.ended)
 
-    def test_too_few_are_none(self):
+    def test_batch_below_the_minimum_is_rolled_back(self):
         first = Failure('first')
         gone_on = self.run_steps(
             self.step('1'), self.step('2', end('b', reason=first)),
@@ -243,13 +243,13 @@ class TestRun(base.TestCase):
         for build in self.builds:
             self.assertIs(Outcome.RETRY, build.outcome)
 
-    def test_too_few_are_put_off_together(self):
+    def test_batch_below_the_minimum_is_deferred(self):
         self.run_steps(
             self.step('1', end('b', Outcome.RETRY, Failure())), least=3)
 
         self.assertEqual([False] * 3, [each.to_bury for each in self.builds])
 
-    def test_none_is_put_off_where_one_failed_for_good(self):
+    def test_permanent_failure_below_the_minimum_defers_no_build(self):
         def doing(builds):
             end('a', Outcome.RETRY, Failure())(builds)
             end('b', reason=Failure())(builds)
@@ -264,7 +264,7 @@ class TestRun(base.TestCase):
 
         self.assertNotIn('do 2 ', self.notes)
 
-    def test_step_that_lost_to_another_transaction_is_done_again(self):
+    def test_step_is_repeated_after_a_conflict(self):
         losses = [lost(), lost()]
 
         def doing(builds):
@@ -278,7 +278,7 @@ class TestRun(base.TestCase):
             ['do 1 abc', 'do 1 bc', 'do 1 bc', 'undo 1 a'], self.notes)
         self.assertEqual([self.b, self.c], gone_on)
 
-    def test_step_that_loses_for_ever_fails(self):
+    def test_step_with_endless_conflicts_fails(self):
         def doing(builds):
             raise lost()
 
@@ -336,7 +336,7 @@ class TestJointSteps(base.TestCase):
                 for *words, builds in map(str.split, self.notes)
                 if 'a' not in builds]
 
-    def test_batches_that_come_meanwhile_are_taken_on_together(self):
+    def test_batches_added_during_a_step_continue_together(self):
         self.assertEqual(
             'abcd', self.race(self.batched('1'), self.batched('2')))
 
@@ -344,7 +344,7 @@ class TestJointSteps(base.TestCase):
         self.assertEqual(
             ['do 0 bcd', 'do 1 bcd', 'do 2 bcd'], self.joined())
 
-    def test_each_goes_on_alone_where_a_step_is_its_own(self):
+    def test_batches_run_separate_steps_alone(self):
         self.race(self.batched('1'), Step('2', self.notes))
 
         self.assertEqual(
@@ -361,7 +361,7 @@ class TestJointSteps(base.TestCase):
             ['undo 1 b', 'undo 0 b', 'do 2 c'],
             [each for each in joined[2:] if each != 'do 2 d'])
 
-    def test_batch_that_is_too_small_ends_alone(self):
+    def test_batch_below_the_minimum_ends_alone(self):
         self.assertEqual('ad', self.race(
             self.batched('1', end('b', reason=Failure())), self.batched('2'),
             least=2))
@@ -369,7 +369,7 @@ class TestJointSteps(base.TestCase):
         self.assertIn('do 2 d', self.joined())
         self.assertNotIn('do 2 c', self.joined())
 
-    def test_one_that_makes_the_step_fail_fails_alone(self):
+    def test_batch_with_a_failed_step_fails_alone(self):
         def doing(builds):
             if 'd' in [build.uuid for build in builds]:
                 raise Failure
@@ -381,7 +381,7 @@ class TestJointSteps(base.TestCase):
             ['do 0 bcd', 'do 1 bc', 'do 1 bcd', 'do 1 d', 'do 2 bc',
              'undo 0 d', 'undo 1 d'], sorted(self.joined()))
 
-    def test_step_that_lost_to_another_transaction_is_done_again(self):
+    def test_joint_step_is_repeated_after_a_conflict(self):
         losses = [lost(), lost()]
 
         def doing(builds):
@@ -433,7 +433,7 @@ WAYS = {
 
 class TestBuild(base.TestCase):
 
-    def test_each_outcome_has_its_consequence(self):
+    def test_outcomes_have_consequences(self):
         found = {
             outcome: (build.ended, build.to_bury, build.to_retry,
                       build.deleted, build.finished)
@@ -464,7 +464,7 @@ class TestBuild(base.TestCase):
             self.assertIs(before, build.outcome)
             self.assertIsNone(build.reason)
 
-    def test_no_step_fails_a_build_that_ended_elsewhere(self):
+    def test_build_ended_elsewhere_cannot_fail(self):
         for outcome in LOST:
             self.assertRaises(
                 saga.OutcomeConflict, make(outcome).fail, ValueError())
@@ -497,7 +497,7 @@ class TestBatch(base.TestCase):
             self.assertEqual(1, batch.needed)
             self.assertFalse(batch.builds[0].ended)
 
-    def test_too_few_have_one_outcome(self):
+    def test_builds_below_the_minimum_share_an_outcome(self):
         for failed, others in (
                 ([Outcome.FAILED], Outcome.FAILED),
                 ([Outcome.RETRY], Outcome.RETRY),

@@ -38,7 +38,7 @@ class TestSchedule(base.StepTestCase):
     def held(self):
         return [self.holds(build.uuid) for build in self.batch]
 
-    def test_batch_is_asked_for_once_and_in_order(self):
+    def test_batch_is_a_single_call_in_order(self):
         self.do(self.step(), self.batch)
 
         [sent] = self.scheduler.sent
@@ -53,7 +53,7 @@ class TestSchedule(base.StepTestCase):
             [[each.service_host for each in build.selections]
              for build in self.batch])
 
-    def test_doing_it_twice_is_doing_it_once(self):
+    def test_repeated_step_claims_once(self):
         for _ in range(2):
             self.do(self.step(), self.batch)
 
@@ -62,7 +62,7 @@ class TestSchedule(base.StepTestCase):
             providers=[self.providers['a1']]).usages
         self.assertEqual(3, usage.used['VCPU'])
 
-    def test_undoing_it_gives_everything_back_however_often(self):
+    def test_repeated_undo_releases_all_claims(self):
         step = self.step()
         self.undo(step, self.batch)
         self.do(step, self.batch)
@@ -71,7 +71,7 @@ class TestSchedule(base.StepTestCase):
             self.undo(step, self.batch)
             self.assertEqual([None] * 3, self.held())
 
-    def test_none_is_placed_where_the_least_number_does_not_fit(self):
+    def test_no_build_is_placed_below_the_minimum(self):
         self.batch += self.builds(['a1'] * 2)
 
         self.do(self.step(min_count=5), self.batch)
@@ -81,7 +81,7 @@ class TestSchedule(base.StepTestCase):
         for build in self.batch:
             self.assertIsInstance(build.reason, exception.NoValidHost)
 
-    def test_as_many_are_placed_as_fit_where_that_is_enough(self):
+    def test_builds_within_capacity_are_placed_above_the_minimum(self):
         self.batch += self.builds(['a1'] * 2)
 
         self.do(self.step(min_count=4), self.batch)
@@ -92,7 +92,7 @@ class TestSchedule(base.StepTestCase):
         self.assertEqual(
             4, self.scheduler.sent[1].arguments['spec_obj'].num_instances)
 
-    def test_fewer_are_placed_where_room_is_lost_between_the_calls(self):
+    def test_fewer_builds_are_placed_after_a_loss_between_the_calls(self):
         self.batch += self.builds(['a1'] * 2)
         thief = self.builds(['a1'])[0]
 
@@ -110,7 +110,7 @@ class TestSchedule(base.StepTestCase):
                          [build.ended for build in self.batch])
         self.assertEqual(3, len(self.scheduler.sent))
 
-    def test_none_is_placed_where_too_much_is_lost_between_the_calls(self):
+    def test_no_build_is_placed_after_a_loss_below_the_minimum(self):
         self.batch += self.builds(['a1'] * 2)
         thief = self.builds(['a1'])[0]
 
@@ -126,7 +126,7 @@ class TestSchedule(base.StepTestCase):
         self.assertEqual([None] * 5, self.held())
         self.assertTrue(all(build.reason for build in self.batch))
 
-    def test_refusal_that_counts_nothing_fails_all(self):
+    def test_refusal_without_a_count_fails_all_builds(self):
         def answer(**arguments):
             raise exception.NoValidHost(reason='From elsewhere.')
 
@@ -178,7 +178,7 @@ class TestScheduleTogether(base.StepTestCase):
         return [sent.arguments['instance_uuids']
                 for sent in self.scheduler.sent]
 
-    def test_requests_that_arrive_in_a_call_share_the_next(self):
+    def test_requests_added_during_a_call_share_the_next_call(self):
         self.do_together()
 
         first, *rest = [build.uuid for build in self.batch]
@@ -192,7 +192,7 @@ class TestScheduleTogether(base.StepTestCase):
             self.assertEqual('a1', build.selections[0].service_host)
             self.assertEqual(1, build.spec.num_instances)
 
-    def test_each_asks_alone_if_they_are_refused_together(self):
+    def test_builds_refused_together_are_scheduled_alone(self):
         self.do_together(
             [None, exception.NoValidHost(reason='Two do not fit.'), None,
              exception.NoValidHost(reason='One does not fit.')])
@@ -213,7 +213,7 @@ class TestScheduleTogether(base.StepTestCase):
             self.assertIs(silence, error.__cause__)
         self.assertIsNot(*errors)
 
-    def test_requests_that_differ_share_no_call(self):
+    def test_different_requests_share_no_call(self):
         _, other, foreign = self.batch
         other.alike = 'another request'
         foreign.context = context.member('another user', 'project')
@@ -256,14 +256,14 @@ class TestAlternates(base.TestCase):
             lambda: is_due)
         return chosen and chosen.service_host
 
-    def test_first_one_with_room_is_claimed_in_place_of_the_last(self):
+    def test_first_alternate_with_capacity_is_claimed(self):
         for expected in 'a2', 'a3':
             self.assertEqual((expected, expected),
                              (self.claim_first(), self.holds(self.uuid)))
         self.assertEqual((None, None, []), (
             self.claim_first(), self.holds(self.uuid), self.hosts))
 
-    def test_outdated_call_claims_nothing(self):
+    def test_outdated_call_does_not_claim(self):
         for is_due, held in (False, 'a1'), (None, None):
             self.assertIsNone(self.claim_first(is_due))
 
@@ -289,7 +289,7 @@ class TestAlternates(base.TestCase):
         error = self.assertRaises(exception.ClaimBusy, self.claim_first)
         self.assertIsInstance(error, exception.DATABASE_UNAVAILABLE)
 
-    def test_it_is_claimed_for_the_project_and_user_of_the_server(self):
+    def test_claim_has_the_project_and_user_of_the_server(self):
         for owner, expected in (
                 (self.owner, ('p', 'u')), ({}, (None, None)),
                 ({'project_id': '', 'user_id': None}, (None, None))):
@@ -312,7 +312,7 @@ class TestAlternates(base.TestCase):
 
         self.assertEqual([[self.uuid]], made)
 
-    def test_claim_of_a_scheduler_that_is_late_goes(self):
+    def test_late_claim_of_a_scheduler_is_released(self):
         # It comes after what was held was given back.
         release, late = self.claims.release, ['a1'] * 3
 
@@ -326,7 +326,7 @@ class TestAlternates(base.TestCase):
         self.assertEqual(('a2', 'a2'),
                          (self.claim_first(), self.holds(self.uuid)))
 
-    def test_schedulers_that_claim_all_the_time_end_it(self):
+    def test_endless_claims_of_schedulers_are_a_conflict(self):
         release = self.claims.release
 
         def released(uuids):
@@ -353,7 +353,7 @@ class TestExpire(base.StepTestCase):
 
         return build.reason
 
-    def test_build_is_given_up_when_it_is_old_and_was_tried(self):
+    def test_old_build_with_all_attempts_expires(self):
         reason = self.failed(DEADLINE_S + 1, ATTEMPTS + 1)
 
         self.assertIsInstance(reason, exception.BuildDeadlineExceeded)
@@ -361,13 +361,13 @@ class TestExpire(base.StepTestCase):
             'The build was given up after 600 seconds and 3 attempts. It did '
             'not end.', reason.format_message())
 
-    def test_clock_that_jumps_ahead_gives_nothing_up(self):
+    def test_clock_jump_does_not_expire_a_build(self):
         self.assertIsNone(self.failed(DEADLINE_S * 100, ATTEMPTS))
 
-    def test_build_that_is_tried_often_has_its_time(self):
+    def test_build_with_many_attempts_does_not_expire_early(self):
         self.assertIsNone(self.failed(DEADLINE_S, ATTEMPTS * 10))
 
-    def test_build_that_never_comes_to_an_end_is_buried(self):
+    def test_build_without_an_end_is_buried_with_the_last_failure(self):
         task = self.task(limits=build_and_schedule.TaskLimits(
             base.LEASE_S, DEADLINE_S, ATTEMPTS))
         [uuid] = self.accept()
@@ -405,12 +405,12 @@ class TestRemoveFromCell0(base.StepTestCase):
                 found, [build.instance for build in batch], self.clock.now())
         return batch
 
-    def say_buried(self):
+    def mark_buried(self):
         with self.database.writer() as connection:
             connection.execute(
                 sa.update(models.build_requests).values(buried=True))
 
-    def said_buried(self, batch):
+    def is_buried(self, batch):
         with self.database.reader() as connection:
             return [build_requests.get(connection, build.uuid).buried
                     for build in batch]
@@ -437,15 +437,15 @@ class TestRemoveFromCell0(base.StepTestCase):
             [self.leased_until(build) - self.clock.timestamp()
              for build in batch])
 
-    def test_it_is_done_once(self):
+    def test_removal_from_cell0_is_recorded(self):
         batch = self.buried(1)
-        self.say_buried()
+        self.mark_buried()
 
         self.do(self.step(), batch)
 
-        self.assertEqual([False, True, True], self.said_buried(batch))
+        self.assertEqual([False, True, True], self.is_buried(batch))
 
-    def test_record_that_another_made_since_stays(self):
+    def test_newer_record_in_cell0_stays(self):
         batch = self.buried(3)
         self.clock.advance(base.LEASE_S)
         self.lease([batch[0].uuid], base.OTHER)
@@ -458,9 +458,9 @@ class TestRemoveFromCell0(base.StepTestCase):
                          [build.finished for build in batch])
         self.assertTrue(batch[1].deleted)
 
-    def test_cell0_that_cannot_be_written_fails_the_step(self):
+    def test_unwritable_cell0_fails_the_step(self):
         batch = self.buried(2)
-        self.say_buried()
+        self.mark_buried()
         self.break_cell('cell0')
 
         self.assertRaises(
@@ -468,7 +468,7 @@ class TestRemoveFromCell0(base.StepTestCase):
 
         self.mend_cell('cell0')
         self.assertEqual([True] * 3, self.lying(batch))
-        self.assertEqual([True] * 3, self.said_buried(batch))
+        self.assertEqual([True] * 3, self.is_buried(batch))
 
 
 class TestScheduleInGroups(base.StepTestCase):
@@ -500,7 +500,7 @@ class TestScheduleInGroups(base.StepTestCase):
             self.database, self.scheduler, self.claims), self.batch)
         return self.scheduler.sent[-1].arguments['spec_obj']
 
-    def test_members_are_those_of_now(self):
+    def test_request_has_the_current_members(self):
         group = self.schedule().instance_group
 
         self.assertEqual(
@@ -522,7 +522,7 @@ class TestScheduleInGroups(base.StepTestCase):
         self.assertEqual(
             [*self.uuids, late], self.schedule().instance_group.members)
 
-    def test_group_that_was_deleted_is_left_out(self):
+    def test_deleted_group_is_omitted(self):
         with self.database.writer() as connection:
             instance_groups.delete(connection, self.group.uuid)
 

@@ -21,7 +21,7 @@ class TestDecide(base.StepTestCase):
     def decided(self, batch):
         return [self.mapped(build.uuid) for build in batch]
 
-    def test_each_gets_the_cell_of_its_host_however_often(self):
+    def test_repeated_decision_sets_the_cell_of_the_host(self):
         batch = self.builds(['a1', 'b1'])
 
         for _ in range(2):
@@ -29,7 +29,7 @@ class TestDecide(base.StepTestCase):
             self.assertEqual(['cell1', 'cell2'], self.decided(batch))
             self.assertFalse(any(build.ended for build in batch))
 
-    def test_undoing_it_takes_the_cell_away_however_often(self):
+    def test_repeated_undo_removes_the_cell(self):
         batch = self.builds(['a1', 'b1'])
         self.undo(self.step(), batch)
         self.do(self.step(), batch)
@@ -65,7 +65,7 @@ class TestDecide(base.StepTestCase):
         self.assertEqual([None, 'cell1'], self.decided(batch))
         self.assertEqual((False, True), (build.finished, build.deleted))
 
-    def test_conductor_without_the_lease_decides_nothing(self):
+    def test_conductor_without_the_lease_does_not_decide(self):
         batch = self.builds(['a1', 'a1'])
         self.clock.advance(base.LEASE_S)
         self.lease([batch[0].uuid], OTHER)
@@ -112,7 +112,7 @@ class TestDecideAgain(base.StepTestCase):
             self.database, self.targets, self.wrong_clock,
             base.LEASE_S)
 
-    def test_nothing_is_left_in_the_earlier_cell(self):
+    def test_decision_for_another_cell_removes_the_earlier_row(self):
         for _ in range(2):
             self.do(self.step(), [self.build])
 
@@ -129,7 +129,7 @@ class TestDecideAgain(base.StepTestCase):
         self.assertEqual(['cell2'], [*self.rows(self.uuid)])
         self.assertFalse(self.build.ended)
 
-    def test_build_fails_while_the_earlier_cell_cannot_be_asked(self):
+    def test_build_fails_while_the_earlier_cell_is_unwritable(self):
         self.break_cell('cell2')
         self.build.earlier = self.mapping('cell2')
 
@@ -145,7 +145,7 @@ class TestDecideAgain(base.StepTestCase):
 
             self.assertIsNone(self.mapped(self.uuid))
 
-    def test_undoing_the_rows_removes_those_of_the_earlier_try(self):
+    def test_undo_removes_the_rows_of_the_earlier_attempt(self):
         step = steps.WriteRows(
             self.database, self.targets, self.wrong_clock,
             base.LEASE_S)
@@ -155,7 +155,7 @@ class TestDecideAgain(base.StepTestCase):
 
             self.assertEqual({}, self.rows(self.uuid))
 
-    def test_conductor_without_the_lease_reverts_nothing(self):
+    def test_conductor_without_the_lease_does_not_revert(self):
         self.build.owner = OTHER
         self.do(self.step(), [self.build])
 
@@ -166,7 +166,7 @@ class TestDecideAgain(base.StepTestCase):
 
 class TestFindCell(base.StepTestCase):
 
-    def test_cell_is_that_of_the_host_and_not_of_the_selection(self):
+    def test_cell_comes_from_the_host_and_not_from_the_selection(self):
         batch = self.builds(['a1', 'b1'])
         for build in batch:
             build.cell = None
@@ -201,7 +201,7 @@ class TestFindCell(base.StepTestCase):
         self.claims.claim([claims_base.Claim(
             samples.uuids(1)[0], self.providers[host], {'VCPU': 4})])
 
-    def test_alternate_is_claimed_in_place_of_a_host_that_left(self):
+    def test_alternate_is_claimed_in_place_of_an_unmapped_host(self):
         build = self.find('x9', 'a2', 'a3')
 
         self.assertIsNone(build.reason)
@@ -214,7 +214,7 @@ class TestFindCell(base.StepTestCase):
         self.assertEqual(
             ('project', 'user'), (held.project_id, held.user_id))
 
-    def test_alternates_that_left_or_are_full_are_passed_over(self):
+    def test_unmapped_and_full_alternates_are_skipped(self):
         self.fill('a2')
 
         build = self.find('x9', 'x8', 'a2', 'x7', 'a3')

@@ -40,7 +40,7 @@ class TestRelease(base.StepTestCase):
                 connection, uuid, lambda request: setattr(
                     request.instance, 'display_name', name))
 
-    def test_request_goes_and_the_build_goes_on(self):
+    def test_request_is_deleted_and_the_build_continues(self):
         batch = self.builds(['a1', 'b1'])
 
         self.do(self.step(), batch)
@@ -103,7 +103,7 @@ class TestRelease(base.StepTestCase):
             self.assertFalse(self.requested(build.uuid))
             self.assertFalse(build.ended)
 
-    def changed_where_it_cannot_be_written(self, least):
+    def release_with_failed_change(self, least):
         """Release two builds, the first of which was changed meanwhile."""
         changed, _ = batch = self.builds(['a1', 'b1'])
         together = Batch(batch, least)
@@ -124,16 +124,16 @@ class TestRelease(base.StepTestCase):
         return batch
 
     def test_failed_change_in_the_cell_is_retried(self):
-        changed, other = self.changed_where_it_cannot_be_written(least=1)
+        changed, other = self.release_with_failed_change(least=1)
 
         self.assertTrue(changed.to_retry)
         self.assertTrue(self.requested(changed.uuid))
         self.assertFalse(other.ended)
         self.assertFalse(self.requested(other.uuid))
 
-    def test_none_goes_where_too_few_of_its_batch_can_be_changed(self):
+    def test_failed_change_keeps_the_requests_of_a_whole_batch(self):
         """One that was built alone would be fewer than were asked for."""
-        batch = self.changed_where_it_cannot_be_written(least=2)
+        batch = self.release_with_failed_change(least=2)
 
         self.assertEqual(
             [(True, True)] * 2,
@@ -170,7 +170,7 @@ class TestRelease(base.StepTestCase):
 
         self.assertEqual('newest', self.row(build.uuid).display_name)
 
-    def test_undoing_it_does_nothing(self):
+    def test_undo_does_not_restore_the_request(self):
         batch = self.builds(['a1'])
         self.do(self.step(), batch)
 
@@ -235,11 +235,11 @@ class TestCast(base.StepTestCase):
             self.assertEqual('building', self.row(build.uuid).vm_state)
             self.assertIsNotNone(self.holds(build.uuid))
 
-    def test_cast_that_times_out_waits_in_its_cell(self):
+    def test_timed_out_cast_waits_in_its_cell(self):
         self.assert_waits_after(oslo_messaging.MessageDeliveryFailure(
             'to amqp://user:secret@broker'))
 
-    def test_cast_that_the_broker_refuses_waits_in_its_cell(self):
+    def test_cast_refused_by_the_broker_waits_in_its_cell(self):
         self.assert_waits_after(amqp_exc.AccessRefused(
             'to amqp://user:secret@broker'))
 
@@ -274,7 +274,7 @@ class TestCast(base.StepTestCase):
         self.assertInError(self.a2, 'cell1')
         self.assertSent(self.b1)
 
-    def test_cell_without_a_transport_does_not_keep_the_others(self):
+    def test_cell_without_a_transport_does_not_block_other_cells(self):
         self.a1.cell = self.a2.cell = self.cells['cell1'].obj_clone()
         self.a1.cell.transport_url = 'bogus://'
         self.a2.cell.transport_url = 'bogus://'
@@ -299,7 +299,7 @@ class TestCast(base.StepTestCase):
         self.assertEqual('building', self.row(self.a1.uuid).vm_state)
         self.assertEqual('a1', self.holds(self.a1.uuid))
 
-    def test_build_that_was_begun_all_the_same_is_let_alone(self):
+    def test_build_begun_in_spite_of_a_failed_cast_continues(self):
         self.client('cell1').failure = ValueError()
         cell = self.targets.database(self.cells['cell1'])
         with cell.writer() as connection:
@@ -314,7 +314,7 @@ class TestCast(base.StepTestCase):
         self.assertEqual('a1', self.holds(self.a1.uuid))
         self.assertInError(self.a2, 'cell1')
 
-    def test_build_that_its_host_handed_on_is_let_alone(self):
+    def test_build_rescheduled_in_spite_of_a_failed_cast_continues(self):
         self.client('cell1').failure = ValueError()
         with self.targets.database(self.cells['cell1']).writer() as connection:
             connection.execute(
@@ -328,7 +328,7 @@ class TestCast(base.StepTestCase):
         self.assertEqual('a1', self.holds(self.a1.uuid))
         self.assertInError(self.a2, 'cell1')
 
-    def test_undoing_it_does_nothing(self):
+    def test_undo_does_not_revert_the_cast(self):
         self.do(self.step(), self.batch)
 
         self.undo(self.step(), self.batch)

@@ -46,7 +46,7 @@ class TestWriteRows(base.StepTestCase):
                 self.clock.timestamp(),
                 build_casts.get(connection, build.uuid).cast_at)
 
-    def test_each_is_written_into_its_cell_however_often(self):
+    def test_repeated_step_writes_a_single_row(self):
         one, other = batch = self.builds(['a1', 'b1'])
 
         for _ in range(2):
@@ -78,7 +78,7 @@ class TestWriteRows(base.StepTestCase):
                 connection.execute(sa.select(
                     table.c.instance_uuid, table.c.key, table.c.value)).all())
 
-    def test_undoing_it_leaves_nothing_however_often(self):
+    def test_repeated_undo_removes_all_rows(self):
         batch = self.builds(['a1', 'b1'])
         self.undo(self.step(), batch)
         self.do(self.step(), batch)
@@ -89,7 +89,7 @@ class TestWriteRows(base.StepTestCase):
                 [{}, {}], [self.rows(build.uuid) for build in batch])
             self.assertEqual([], self.actions('cell1'))
 
-    def test_row_that_is_there_stays_as_it_is(self):
+    def test_existing_row_is_unchanged(self):
         [build] = batch = self.builds(['a1'])
         self.do(self.step(), batch)
         cell = self.targets.database(self.cells['cell1'])
@@ -101,19 +101,19 @@ class TestWriteRows(base.StepTestCase):
 
         self.assertEqual('active', self.row(build.uuid).vm_state)
 
-    def test_cell_that_cannot_be_reached_fails_its_builds_only(self):
+    def test_unreachable_cell_fails_its_own_builds_only(self):
         self.point('cell2', 'sqlite:////nowhere/at/all.sqlite')
-        self.check_one_failing_cell(exception.DatabaseUnreachable)
+        self.check_failing_cell(exception.DatabaseUnreachable)
 
-    def test_cell_that_has_no_tables_fails_its_builds_only(self):
+    def test_cell_without_tables_fails_its_own_builds_only(self):
         self.point('cell2', f'sqlite:///{self.temporary_directory()}/new')
-        self.check_one_failing_cell(exception.SchemaOutOfDate)
+        self.check_failing_cell(exception.SchemaOutOfDate)
 
-    def test_cell_that_takes_no_writes_fails_its_builds_only(self):
+    def test_read_only_cell_fails_its_own_builds_only(self):
         self.break_cell('cell2')
-        self.check_one_failing_cell(Exception)
+        self.check_failing_cell(Exception)
 
-    def check_one_failing_cell(self, kind):
+    def check_failing_cell(self, kind):
         one, other, third = batch = self.builds(['a1', 'b1', 'a2'])
         for build in batch:
             build.cell = None
@@ -160,12 +160,12 @@ class TestWriteRowsAgain(base.StepTestCase):
         self.clock.advance(1)
         self.assertEqual(1, len(self.lease([self.uuid], OTHER)))
 
-    def test_row_is_that_of_the_new_host(self):
+    def test_row_has_the_zone_of_the_new_host(self):
         self.do(self.step(), [self.build])
 
         self.assertEqual('zone-a2', self.row(self.uuid).availability_zone)
 
-    def test_conductor_without_the_lease_writes_nothing(self):
+    def test_conductor_without_the_lease_does_not_write(self):
         self.clock.advance(base.LEASE_S)
         self.lease([self.uuid], OTHER)
 
@@ -253,7 +253,7 @@ class TestWriteRowsTogether(base.StepTestCase):
             futures.wait([first, *others], DEADLINE_S)
         return len(times)
 
-    def test_builds_that_wait_for_the_same_cell_are_written_together(self):
+    def test_builds_for_a_cell_are_written_together(self):
         batches = [self.builds(['a1']) for _ in range(4)]
 
         self.assertEqual(
@@ -263,7 +263,7 @@ class TestWriteRowsTogether(base.StepTestCase):
             self.assertIsNone(build.reason)
             self.assertEqual(['cell1'], [*self.rows(build.uuid)])
 
-    def test_builds_that_fail_together_have_errors_of_their_own(self):
+    def test_builds_failed_together_have_separate_errors(self):
         batches = [self.builds(['a1']) for _ in range(4)]
         gone = exception.DatabaseUnreachable(
             schema='cell1', url='there', reason='gone')
@@ -314,7 +314,7 @@ class TestWriteRowsNotifications(base.StepTestCase):
         self.assertEqual([other.uuid],
                          [data['uuid'] for _, data in self.told.all()])
 
-    def test_server_that_its_user_deleted_goes_in_two_words(self):
+    def test_deleted_server_has_a_start_and_an_end_notification(self):
         deleted, failed = batch = self.builds(['a1', 'a2'])
         self.do(self.rows_step, batch)
         deleted.end(Outcome.DELETED)
