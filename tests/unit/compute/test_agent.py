@@ -51,7 +51,7 @@ class TestBuild(agents.AgentTestCase):
         self.assertEqual([(self.uuid, 'node1')], self.driver.spawned)
         self.assertTrue(self.holds)
 
-    def test_message_that_comes_again_builds_nothing(self):
+    def test_repeated_message_builds_once(self):
         for _ in range(3):
             self.build()
 
@@ -59,7 +59,7 @@ class TestBuild(agents.AgentTestCase):
         self.assertEqual(1, len(self.driver.spawned))
         self.assertTrue(self.holds)
 
-    def test_message_that_comes_again_meanwhile_builds_nothing(self):
+    def test_message_repeated_during_the_build_builds_once(self):
         go_on = self.driver.hold_builds()
         with futures.ThreadPoolExecutor(2) as threads:
             try:
@@ -73,7 +73,7 @@ class TestBuild(agents.AgentTestCase):
         self.assertState('active', None, 'host1')
         self.assertEqual(1, len(self.driver.spawned))
 
-    def test_two_agents_that_are_told_build_once(self):
+    def test_server_cast_to_two_agents_is_built_once(self):
         other = self.make_agent('host2', self.make_driver())
 
         self.build()
@@ -82,14 +82,14 @@ class TestBuild(agents.AgentTestCase):
         self.assertState('active', None, 'host1')
         self.assertTrue(self.holds)
 
-    def test_message_of_another_try_builds_nothing(self):
+    def test_message_of_another_attempt_is_ignored(self):
         self.build(tried=2)
 
         self.assertState('building', 'scheduling', None)
         self.assertEqual([], self.driver.spawned)
         self.assertTrue(self.holds)
 
-    def test_message_without_a_word_of_retries_builds(self):
+    def test_message_without_retry_properties_builds(self):
         self.build(retry=False)
 
         self.assertState('active', None, 'host1')
@@ -97,7 +97,7 @@ class TestBuild(agents.AgentTestCase):
 
 class TestDeletion(agents.AgentTestCase):
 
-    def test_what_was_deleted_before_is_not_built(self):
+    def test_deleted_server_is_not_built(self):
         self.assertIsNone(self.delete())
         # A conductor claimed after the deletion.
         self.claims.claim([claims_base.Claim(
@@ -130,22 +130,22 @@ class TestDeletion(agents.AgentTestCase):
         self.assertEqual([], self.conductor.sent)
         self.assertIsNone(self.fault)
 
-    def test_what_is_deleted_meanwhile_does_not_come_back(self):
+    def test_deletion_during_a_build_removes_the_server(self):
         self.check_deletion_while(lambda: None)
 
-    def test_what_is_deleted_meanwhile_and_fails_is_not_handed_on(self):
+    def test_deletion_during_a_failing_build_prevents_a_retry(self):
         def spawning():
             self.driver.error = exception.BuildFailed(uuid='x', reason='y')
 
         self.check_deletion_while(spawning)
 
-    def test_what_is_deleted_meanwhile_and_aborts_is_no_error(self):
+    def test_deletion_during_an_aborting_build_has_no_fault(self):
         def spawning():
             self.driver.error = KeyError()
 
         self.check_deletion_while(spawning)
 
-    def test_deletion_whose_message_is_lost_leaves_nothing_running(self):
+    def test_deletion_with_a_lost_message_destroys_the_guest(self):
         self.driver.when_up = self.delete
 
         self.build()
@@ -155,7 +155,7 @@ class TestDeletion(agents.AgentTestCase):
         self.terminate()
         self.assertGone()
 
-    def test_what_runs_is_deleted_however_often(self):
+    def test_running_server_is_deleted_repeatedly(self):
         self.build()
         self.assertEqual('host1', self.delete())
 
@@ -163,7 +163,7 @@ class TestDeletion(agents.AgentTestCase):
             self.terminate()
             self.assertGone()
 
-    def test_claim_that_comes_in_the_middle_is_given_back(self):
+    def test_claim_made_during_the_deletion_is_released(self):
         """Who claims for a move gives it back, if it finds no server."""
         self.build()
         self.delete()
@@ -190,7 +190,7 @@ class TestDeletion(agents.AgentTestCase):
         [each.result() for each in settled]
         self.assertGone()
 
-    def test_claim_store_that_hangs_locks_no_row(self):
+    def test_hanging_claim_store_locks_no_row(self):
         self.build()
         self.delete()
         release = self.claims.release
@@ -206,7 +206,7 @@ class TestDeletion(agents.AgentTestCase):
         self.assertEqual('new', self.row.display_name)
         self.assertGone()
 
-    def test_deletion_that_cannot_release_is_resumed(self):
+    def test_deletion_is_resumed_after_a_failed_release(self):
         self.build()
         self.delete()
         release = self.claims.release
@@ -220,7 +220,7 @@ class TestDeletion(agents.AgentTestCase):
 
         self.assertGone()
 
-    def test_build_message_after_the_deletion_builds_nothing(self):
+    def test_build_message_after_the_deletion_is_ignored(self):
         self.build()
         self.delete()
         self.terminate()
@@ -244,7 +244,7 @@ class TestFailure(agents.AgentTestCase):
         self.driver.error = error
         return error
 
-    def test_failed_build_is_handed_on_with_its_alternates(self):
+    def test_failed_build_is_rescheduled_with_its_alternates(self):
         reason = self.fail(exception.BuildFailed(
             uuid=self.uuid, reason='it broke'))
 
@@ -267,7 +267,7 @@ class TestFailure(agents.AgentTestCase):
         self.assertIsNone(self.row.node)
         self.assertFalse(self.holds)
 
-    def test_claim_is_given_back_before_the_build_may_go_on(self):
+    def test_claim_is_released_before_the_build_is_rescheduled(self):
         self.fail(exception.BuildFailed(uuid=self.uuid, reason='it broke'))
         seen = []
         release = self.claims.release
@@ -281,7 +281,7 @@ class TestFailure(agents.AgentTestCase):
 
         self.assertEqual([('host1', 0)], seen)
 
-    def test_claim_of_a_build_that_is_elsewhere_by_now_is_kept(self):
+    def test_failed_build_keeps_the_claim_of_another_host(self):
         self.fail(exception.BuildFailed(uuid=self.uuid, reason='it broke'))
 
         def moved():
@@ -295,7 +295,7 @@ class TestFailure(agents.AgentTestCase):
         self.assertTrue(self.holds)
         self.assertEqual([], self.conductor.sent)
 
-    def test_claim_of_a_build_that_moves_in_the_withdrawal_is_kept(self):
+    def test_claim_of_a_build_moved_in_the_withdrawal_is_restored(self):
         self.fail(exception.BuildFailed(uuid=self.uuid, reason='it broke'))
         transfer = self.claims.transfer
 
@@ -312,7 +312,7 @@ class TestFailure(agents.AgentTestCase):
         self.assertTrue(self.holds)
         self.assertEqual([], self.conductor.sent)
 
-    def test_build_that_moves_after_the_withdrawal_is_not_handed_on(self):
+    def test_build_moved_after_the_withdrawal_is_not_rescheduled(self):
         self.fail(exception.BuildFailed(uuid=self.uuid, reason='it broke'))
         release = self.claims.release
 
@@ -327,7 +327,7 @@ class TestFailure(agents.AgentTestCase):
         self.assertState('building', 'spawning', 'host2')
         self.assertEqual([], self.conductor.sent)
 
-    def test_deletion_while_it_is_handed_on_wins(self):
+    def test_deletion_during_a_reschedule_wins(self):
         self.fail(exception.BuildFailed(uuid=self.uuid, reason='it broke'))
         release = self.claims.release
 
@@ -344,7 +344,7 @@ class TestFailure(agents.AgentTestCase):
         self.terminate()
         self.assertGone()
 
-    def test_message_that_comes_again_before_a_conductor_builds_nothing(self):
+    def test_message_repeated_before_the_reschedule_is_ignored(self):
         self.fail(exception.BuildFailed(uuid=self.uuid, reason='it broke'))
         self.build()
         self.driver.error = None
@@ -355,7 +355,7 @@ class TestFailure(agents.AgentTestCase):
         self.assertEqual(1, len(self.driver.spawned))
         self.assertEqual(1, len(self.conductor.sent))
 
-    def test_message_that_comes_again_after_a_conductor_builds_nothing(self):
+    def test_message_repeated_after_the_reschedule_is_ignored(self):
         self.fail(exception.BuildFailed(uuid=self.uuid, reason='it broke'))
         self.build()
         self.driver.error = None
@@ -370,7 +370,7 @@ class TestFailure(agents.AgentTestCase):
         self.build(tried=2, by=self.make_agent('host2'))
         self.assertState('active', None, 'host2')
 
-    def test_build_without_a_word_of_retries_ends_in_error(self):
+    def test_build_without_retry_properties_ends_in_error(self):
         self.fail(exception.BuildFailed(uuid=self.uuid, reason='it broke'))
 
         self.build(retry=False)
@@ -380,7 +380,7 @@ class TestFailure(agents.AgentTestCase):
         self.assertFalse(self.holds)
         self.assertEqual([], self.conductor.sent)
 
-    def test_aborted_build_ends_in_error_and_says_why(self):
+    def test_aborted_build_ends_in_error_with_the_reason(self):
         self.fail(exception.BuildAborted(uuid=self.uuid, reason='bad image'))
 
         self.build(hosts=['host2'])
@@ -391,7 +391,7 @@ class TestFailure(agents.AgentTestCase):
         self.assertFalse(self.holds)
         self.assertEqual([], self.conductor.sent)
 
-    def test_error_that_nobody_expected_tells_users_its_kind_only(self):
+    def test_unexpected_error_hides_its_text_from_users(self):
         self.fail(RuntimeError('at /secret/path of host1'))
 
         self.build(hosts=['host2'])
@@ -403,7 +403,7 @@ class TestFailure(agents.AgentTestCase):
         self.assertFalse(self.holds)
         self.assertIn('/secret/path', self.logs.output)
 
-    def test_build_that_no_conductor_can_be_told_of_waits_for_one(self):
+    def test_failed_build_waits_for_a_conductor(self):
         self.fail(exception.BuildFailed(uuid=self.uuid, reason='it broke'))
         self.conductor.failure = amqp_exc.AccessRefused('wrong password')
 
@@ -413,10 +413,10 @@ class TestFailure(agents.AgentTestCase):
         self.assertNotIn('Traceback', self.logs.output)
         self.assertState('building', None, None)
 
-    def test_conductor_that_was_told_all_the_same_keeps_the_build(self):
+    def test_conductor_with_a_timed_out_message_keeps_the_build(self):
         self.fail(exception.BuildFailed(uuid=self.uuid, reason='it broke'))
 
-        def told(*args):
+        def fail(*args):
             with self.cell.writer() as connection:
                 samples.put(
                     connection, self.uuid,
@@ -424,7 +424,7 @@ class TestFailure(agents.AgentTestCase):
                     self.clock.now())
             raise oslo_messaging.MessagingTimeout()
 
-        self.conductor.build_instances = told
+        self.conductor.build_instances = fail
         self.build()
 
         self.assertState('building', 'scheduling', None)
@@ -435,7 +435,7 @@ class TestOutcomes(agents.AgentTestCase):
     def failed(self, node='node1'):
         return self.outcomes.failed_in_a_row(node)
 
-    def test_builds_that_fail_in_whatever_way_are_counted(self):
+    def test_failed_and_aborted_builds_are_counted(self):
         for error in (exception.BuildFailed, exception.BuildAborted):
             self.driver.error = error(uuid=self.uuid, reason='it broke')
             before = self.failed()
@@ -456,7 +456,7 @@ class TestOutcomes(agents.AgentTestCase):
 
         self.assertEqual((0, 1), (self.failed(), self.failed('node2')))
 
-    def test_build_that_is_passed_over_is_not_counted(self):
+    def test_skipped_build_is_not_counted(self):
         self.outcomes.failed('node1')
         self.delete()
 
@@ -489,7 +489,7 @@ class TestNetworks(agents.AgentTestCase):
 
         self.assertNetworks('host1')
 
-    def test_row_says_so_before_they_are_given(self):
+    def test_row_records_the_networks_before_their_allocation(self):
         seen = []
         allocate = self.network.allocate_for_instance
 
@@ -502,7 +502,7 @@ class TestNetworks(agents.AgentTestCase):
 
         self.assertEqual([True], seen)
 
-    def test_wishes_of_the_user_come_along(self):
+    def test_requested_networks_are_passed_on(self):
         self.agent.build_and_run_instance(
             agents.USER, self.instance, objects.RequestSpec(
                 requested_networks=['one']),
@@ -511,14 +511,14 @@ class TestNetworks(agents.AgentTestCase):
         [record] = self.network.records
         self.assertEqual(['one'], record['requested_networks'])
 
-    def test_they_are_there_before_the_server_is(self):
+    def test_networks_are_allocated_before_the_spawn(self):
         self.driver.when_up = lambda: self.assertNetworks('host1')
 
         self.build()
 
         self.assertState('active', None, 'host1')
 
-    def test_next_host_sets_up_what_was_kept(self):
+    def test_next_host_sets_up_the_kept_networks(self):
         self.driver.error = self.broke()
         self.build()
         self.assertNetworks()
@@ -531,7 +531,7 @@ class TestNetworks(agents.AgentTestCase):
         self.assertEqual([('allocate', 'host1'), ('cleanup', 'host1'),
                           ('setup', 'host2')], self.calls())
 
-    def test_driver_that_says_so_has_them_given_anew(self):
+    def test_driver_can_require_new_networks_on_a_reschedule(self):
         self.deallocate_on_reschedule()
         self.driver.error = self.broke()
         self.build()
@@ -544,7 +544,7 @@ class TestNetworks(agents.AgentTestCase):
         self.assertEqual([('allocate', 'host1'), ('deallocate', None),
                           ('allocate', 'host2')], self.calls())
 
-    def test_host_gives_up_its_networks_before_the_build_may_go_on(self):
+    def test_networks_are_cleaned_up_before_the_reschedule(self):
         for anew, method in ((False, 'cleanup_instance_network_on_host'),
                              (True, 'deallocate_for_instance')):
             self.conf.set_override(
@@ -561,7 +561,7 @@ class TestNetworks(agents.AgentTestCase):
 
             self.assertEqual(['host1'], seen)
 
-    def test_next_host_gives_networks_that_the_last_one_had_not_yet(self):
+    def test_next_host_allocates_recorded_missing_networks(self):
         # It died after it had said so.
         with self.cell.writer() as connection:
             samples.put(connection, self.uuid, {
@@ -571,7 +571,7 @@ class TestNetworks(agents.AgentTestCase):
 
         self.assertNetworks('host1')
 
-    def test_networks_that_fail_have_the_build_go_on_elsewhere(self):
+    def test_failed_allocation_of_networks_reschedules_the_build(self):
         self.network.fail('allocate', 1)
 
         self.build()
@@ -586,7 +586,7 @@ class TestNetworks(agents.AgentTestCase):
         self.build(tried=2, by=self.make_agent('host2'))
         self.assertNetworks('host2')
 
-    def test_networks_that_cannot_be_set_up_go_on_elsewhere_too(self):
+    def test_failed_setup_of_networks_reschedules_the_build(self):
         self.driver.error = self.broke()
         self.build()
         self.driver.error = None
@@ -601,7 +601,7 @@ class TestNetworks(agents.AgentTestCase):
         self.assertState('active', None, 'host3')
         self.assertNetworks('host3')
 
-    def test_plugin_that_breaks_ends_the_build_in_error(self):
+    def test_unexpected_network_error_ends_the_build_in_error(self):
         def broken(*arguments):
             raise KeyError('secret')
 
@@ -613,7 +613,7 @@ class TestNetworks(agents.AgentTestCase):
         self.assertNotIn('secret', self.fault)
         self.assertFalse(self.holds)
 
-    def test_host_that_cannot_clean_up_hands_the_build_on_all_the_same(self):
+    def test_failed_network_cleanup_does_not_stop_the_reschedule(self):
         self.driver.error = self.broke()
         self.network.fail('cleanup', 1)
 
@@ -623,7 +623,7 @@ class TestNetworks(agents.AgentTestCase):
         self.assertEqual(1, len(self.conductor.sent))
         self.assertIn('Could not clean up networks', self.logs.output)
 
-    def test_networks_that_must_go_and_do_not_go_on_the_next_host(self):
+    def test_failed_deallocation_is_repeated_by_the_next_host(self):
         self.deallocate_on_reschedule()
         self.driver.error = self.broke()
         self.network.fail('deallocate', 1)
@@ -638,7 +638,7 @@ class TestNetworks(agents.AgentTestCase):
         self.assertEqual(
             [('deallocate', None), ('allocate', 'host2')], self.calls()[-2:])
 
-    def test_server_in_error_has_none(self):
+    def test_server_in_error_has_no_networks(self):
         self.driver.error = exception.BuildAborted(uuid='x', reason='y')
 
         self.build()
@@ -646,7 +646,7 @@ class TestNetworks(agents.AgentTestCase):
         self.assertState('error', None, None)
         self.assertNoNetworks()
 
-    def test_row_of_a_server_in_error_says_what_could_not_be_taken_back(self):
+    def test_row_in_error_records_the_failed_deallocation(self):
         self.driver.error = exception.BuildAborted(uuid='x', reason='y')
         self.network.fail('deallocate', 1)
 
@@ -656,7 +656,7 @@ class TestNetworks(agents.AgentTestCase):
         self.assertFalse(self.holds)
         self.assertNetworks('host1')
 
-    def test_row_of_a_deleted_server_says_what_could_not_be_taken_back(self):
+    def test_deleted_row_records_the_failed_deallocation(self):
         self.build()
         self.delete()
         self.network.fail('deallocate', 1)
@@ -669,28 +669,28 @@ class TestNetworks(agents.AgentTestCase):
 
     def end_elsewhere(self, end):
         """Build, while somebody thinks that this host is dead."""
-        def end_it():
+        def finish():
             with self.cell.writer() as connection:
                 end(connection)
 
-        self.driver.when_up = end_it
+        self.driver.when_up = finish
         self.build()
         self.assertEqual([], self.driver.list_instances())
 
-    def test_build_that_was_ended_meanwhile_leaves_no_networks(self):
+    def test_concurrently_failed_build_leaves_no_networks(self):
         self.end_elsewhere(lambda connection: instances.fail(
             connection, self.uuid, self.broke(), 'x', self.clock.now(),
             'event'))
 
         self.assertNoNetworks()
 
-    def test_build_that_was_deleted_meanwhile_leaves_no_networks(self):
+    def test_concurrently_deleted_build_leaves_no_networks(self):
         self.end_elsewhere(lambda connection: instances.delete(
             connection, self.uuid, self.clock.now()))
 
         self.assertNoNetworks()
 
-    def test_build_that_moved_on_meanwhile_keeps_them_elsewhere(self):
+    def test_concurrently_moved_build_keeps_its_networks(self):
         self.end_elsewhere(lambda connection: samples.put(
             connection, self.uuid, {'host': 'host2'}))
 
@@ -761,28 +761,28 @@ class TestResume(agents.AgentTestCase):
         [record] = self.network.records
         self.assertEqual('allocate', record['call'])
 
-    def test_build_that_was_begun_goes_on(self):
+    def test_begun_build_is_resumed(self):
         self.check_killed_at('Begin')
         [record] = self.network.records
         self.assertEqual(['one'], record['requested_networks'])
 
-    def test_build_with_networks_goes_on(self):
+    def test_build_with_networks_is_resumed(self):
         self.check_killed_at('GiveNetworks')
 
-    def test_server_that_runs_already_is_finished(self):
+    def test_build_with_a_running_guest_is_finished(self):
         self.check_killed_at('Spawn')
 
-    def test_server_that_runs_keeps_networks_that_are_of_this_host(self):
+    def test_build_with_a_running_guest_keeps_its_networks(self):
         self.conf.set_override(
             'deallocate_networks_on_reschedule', True, 'fake_virt')
 
         self.check_killed_at('Spawn')
 
-    def test_server_that_is_finished_is_left_alone(self):
+    def test_finished_build_is_not_resumed(self):
         self.check_killed_at('Finish')
         self.assertEqual(1, len(self.driver.spawned))
 
-    def test_message_that_comes_again_meanwhile_builds_nothing_twice(self):
+    def test_message_repeated_before_the_resumption_builds_once(self):
         after = self.kill_at('Begin')
         self.build(by=after)
         self.assertEqual([], self.driver.spawned)
@@ -792,7 +792,7 @@ class TestResume(agents.AgentTestCase):
         self.assertActiveOnce()
         self.assertEqual(1, len(self.driver.spawned))
 
-    def test_build_that_fails_the_second_time_is_handed_on(self):
+    def test_failed_resumed_build_is_rescheduled(self):
         after = self.kill_at('Begin')
         self.driver.error = exception.BuildFailed(uuid='x', reason='broke')
 
@@ -811,7 +811,7 @@ class TestResume(agents.AgentTestCase):
         self.assertState('building', None, None)
         self.assertFalse(self.holds)
 
-    def test_build_whose_message_is_lost_ends_in_error(self):
+    def test_interrupted_build_without_a_message_ends_in_error(self):
         after = self.kill_at('Spawn')
         self.forget_message()
 
@@ -823,7 +823,7 @@ class TestResume(agents.AgentTestCase):
         self.assertFalse(self.holds)
         self.assertNoNetworks()
 
-    def test_abort_whose_claims_are_not_released_is_resumed(self):
+    def test_abort_is_resumed_after_a_failed_release(self):
         aborted = exception.BuildAborted(uuid=self.uuid, reason='bad image')
         self.driver.error = aborted
         release = self.claims.release
@@ -850,7 +850,7 @@ class TestResume(agents.AgentTestCase):
 
         self.assertState('error', None, None)
 
-    def test_build_whose_claim_was_given_back_is_not_built_here(self):
+    def test_interrupted_build_without_a_claim_is_rescheduled(self):
         # It was killed while it handed the build on.
         self.driver.error = exception.BuildFailed(uuid='x', reason='broke')
         release = self.claims.release
@@ -871,7 +871,7 @@ class TestResume(agents.AgentTestCase):
         self.assertEqual(1, len(self.driver.spawned))
         self.assertNetworks()
 
-    def test_build_whose_claim_is_of_another_host_is_not_built_here(self):
+    def test_interrupted_build_with_a_foreign_claim_is_rescheduled(self):
         """A scheduler that was asked twice claims when it was given back."""
         killed = self.kill_at('Begin')
         other = samples.uuids(1)[0]
@@ -886,7 +886,7 @@ class TestResume(agents.AgentTestCase):
         self.assertEqual([], self.driver.spawned)
         self.assertEqual({}, self.claims.claims_of([self.uuid]))
 
-    def test_build_that_was_cut_off_from_its_database_goes_on_soon(self):
+    def test_build_is_resumed_after_a_lost_database(self):
         left = ['Spawn']
 
         def reached(step):
@@ -907,7 +907,7 @@ class TestResume(agents.AgentTestCase):
 
         self.assertActiveOnce()
 
-    def test_build_that_could_not_begin_goes_on_soon(self):
+    def test_build_begins_after_a_lost_database(self):
         path = pathlib.Path(self.cell.url.removeprefix('sqlite:///'))
         away = path.with_name('away')
         agent = self.make_agent('host1')
@@ -927,14 +927,14 @@ class TestResume(agents.AgentTestCase):
 
         self.assertActiveOnce()
 
-    def test_nothing_is_looked_for_where_nothing_was_cut_off(self):
+    def test_resume_soon_skips_builds_without_a_database_error(self):
         agent = self.kill_at('Begin')
 
         agent.resume_soon()
 
         self.assertState('building', 'spawning', 'host1')
 
-    def test_build_that_was_handed_on_is_left_to_the_conductors(self):
+    def test_rescheduled_build_is_not_resumed(self):
         self.driver.error = exception.BuildFailed(uuid='x', reason='broke')
         after = self.kill_at('HandOn')
         self.driver.error = None
@@ -944,7 +944,7 @@ class TestResume(agents.AgentTestCase):
         self.assertState('building', None, None)
         self.assertEqual([], self.conductor.sent)
 
-    def test_build_that_is_going_on_is_left_alone(self):
+    def test_build_in_progress_is_not_resumed(self):
         go_on = self.driver.hold_builds()
         with futures.ThreadPoolExecutor(1) as threads:
             try:
@@ -959,7 +959,7 @@ class TestResume(agents.AgentTestCase):
         self.assertActiveOnce()
         self.assertEqual(1, len(self.driver.spawned))
 
-    def test_builds_of_other_hosts_are_left_alone(self):
+    def test_builds_of_other_hosts_are_not_resumed(self):
         after = self.kill_at('Begin')
         with self.cell.writer() as connection:
             samples.put(connection, self.uuid, {'host': 'host2'})
@@ -969,7 +969,7 @@ class TestResume(agents.AgentTestCase):
         self.assertState('building', 'spawning', 'host2')
         self.assertEqual([], self.driver.spawned)
 
-    def test_what_changed_since_it_was_looked_for_is_left_alone(self):
+    def test_concurrently_changed_build_is_not_resumed(self):
         for values in ({'host': 'host2'}, {'task_state': 'deleting'},
                        {'vm_state': 'active', 'task_state': None}):
             self.driver.spawned.clear()
@@ -991,7 +991,7 @@ class TestResume(agents.AgentTestCase):
             self.assertEqual([], self.driver.spawned)
             self.assertTrue(self.holds)
 
-    def test_deletion_that_changed_since_is_left_alone(self):
+    def test_deletion_on_another_host_is_not_resumed(self):
         self.build()
         self.delete()
 
@@ -1006,7 +1006,7 @@ class TestResume(agents.AgentTestCase):
         self.assertState('active', 'deleting', 'host2')
         self.assertTrue(self.holds)
 
-    def test_one_that_cannot_be_taken_up_holds_no_other_up(self):
+    def test_unreadable_build_does_not_stop_the_resumption(self):
         after = self.kill_at('Begin')
         broken = samples.instance(samples.uuids(1)[0])
         with self.cell.writer() as connection:
@@ -1022,7 +1022,7 @@ class TestResume(agents.AgentTestCase):
         self.assertIn(f'[instance: {broken.uuid}] Could not resume work',
                       self.logs.output)
 
-    def test_deletion_is_done(self):
+    def test_deletion_is_resumed(self):
         self.build()
         self.delete()
 
@@ -1030,7 +1030,7 @@ class TestResume(agents.AgentTestCase):
 
         self.assertGone()
 
-    def test_deletion_that_was_stopped_is_done(self):
+    def test_interrupted_deletion_is_resumed(self):
         self.build()
         self.delete()
 
@@ -1038,7 +1038,7 @@ class TestResume(agents.AgentTestCase):
 
         self.assertGone()
 
-    def test_deletion_that_was_stopped_late_leaves_nothing(self):
+    def test_late_interrupted_deletion_is_finished(self):
         self.build()
         self.delete()
 
@@ -1049,7 +1049,7 @@ class TestResume(agents.AgentTestCase):
 
 class TestGuests(agents.AgentTestCase):
 
-    def left_with(self, **values):
+    def put_guest(self, **values):
         """Let the driver have the server, and the row say otherwise."""
         self.driver.spawn(self.instance, 'node1')
         self.network.allocate_for_instance(
@@ -1090,22 +1090,22 @@ class TestGuests(agents.AgentTestCase):
         self.assertEqual(({self.uuid: (fate, host)}, []), self.reported())
         self.assertEqual(1, log.output.count(self.uuid))
 
-    def test_server_that_was_deleted_on_this_host_is_removed(self):
+    def test_guest_deleted_on_this_host_is_removed(self):
         for host in 'host1', None:
-            self.left_with(vm_state='deleted', deleted=1, host=host)
+            self.put_guest(vm_state='deleted', deleted=1, host=host)
 
             self.agent.resume()
 
             self.assertEqual([], self.driver.list_instances())
             self.assertNoNetworks()
 
-    def test_server_that_was_deleted_on_another_host_stays(self):
-        self.left_with(vm_state='deleted', deleted=1, host='host2')
+    def test_guest_deleted_on_another_host_stays(self):
+        self.put_guest(vm_state='deleted', deleted=1, host='host2')
 
         self.assertStays('unplaced', 'host2')
 
-    def test_server_that_has_left_is_removed_and_keeps_its_networks(self):
-        self.left_with(vm_state='active', host='host2')
+    def test_guest_of_a_moved_server_is_removed_without_its_networks(self):
+        self.put_guest(vm_state='active', host='host2')
         self.move()
 
         self.agent.resume()
@@ -1115,27 +1115,27 @@ class TestGuests(agents.AgentTestCase):
         self.assertEqual(({}, []), self.reported())
 
     def test_server_of_another_host_stays_without_a_record(self):
-        self.left_with(vm_state='active', host='host2')
+        self.put_guest(vm_state='active', host='host2')
 
         self.assertStays('elsewhere', 'host2')
 
-    def test_guest_that_is_newer_than_the_move_stays(self):
+    def test_guest_newer_than_the_migration_stays(self):
         self.move()
         self.clock.advance(1)
-        self.left_with(vm_state='active', host='host2')
+        self.put_guest(vm_state='active', host='host2')
 
         self.assertStays('elsewhere', 'host2')
 
     def test_guest_of_unknown_age_stays(self):
-        self.left_with(vm_state='active', host='host2')
+        self.put_guest(vm_state='active', host='host2')
         self.driver.spawned_at = lambda uuid: None
         self.move()
 
         self.assertStays('elsewhere', 'host2')
 
-    def test_server_that_is_built_on_no_host_stays(self):
+    def test_guest_of_a_build_without_a_host_stays(self):
         for task_state in None, 'scheduling':
-            self.left_with(vm_state='building', task_state=task_state)
+            self.put_guest(vm_state='building', task_state=task_state)
 
             self.agent.resume()
 
@@ -1143,7 +1143,7 @@ class TestGuests(agents.AgentTestCase):
             self.assertEqual(
                 ({self.uuid: ('unplaced', None)}, []), self.reported())
 
-    def give_up(self, arrives):
+    def fail_build(self, arrives):
         """Give up a build on a host whose agent starts again.
 
         :param arrives: whether the guest had arrived; None if the host has no
@@ -1161,7 +1161,7 @@ class TestGuests(agents.AgentTestCase):
                 'host1', self.cell, self.driver, self.clock,
                 guests.GuestFiles(directory))
         self.agent = self.make_agent('host1', guests=present)
-        self.left_with(vm_state='building', task_state='scheduling')
+        self.put_guest(vm_state='building', task_state='scheduling')
         self.clock.advance(1)
         with self.cell.writer() as connection:
             instance_history.create_all(
@@ -1173,32 +1173,32 @@ class TestGuests(agents.AgentTestCase):
         self.agent.resume()
         return guests.GuestFiles(directory).list_all()
 
-    def test_guest_of_a_build_that_was_given_up_here_is_removed(self):
-        self.assertEqual([], self.give_up(arrives=False))
+    def test_guest_of_a_build_failed_on_this_host_is_removed(self):
+        self.assertEqual([], self.fail_build(arrives=False))
 
         self.assertEqual([], self.driver.list_instances())
 
-    def test_guest_that_may_have_arrived_is_not_removed(self):
+    def test_possibly_arrived_guest_stays(self):
         # The database of the cell can be older than the end of its build.
         for arrives in True, None:
-            self.assertEqual([], self.give_up(arrives))
+            self.assertEqual([], self.fail_build(arrives))
 
             self.assertEqual([self.uuid], self.driver.list_instances())
             self.assertEqual(
                 ({self.uuid: ('unplaced', None)}, []), self.reported())
 
-    def test_guest_whose_file_was_not_removed_has_arrived(self):
+    def test_file_of_an_active_guest_is_removed(self):
         unfinished = guests.GuestFiles(self.temporary_directory())
         unfinished.add(self.uuid)
         self.agent = self.make_agent('host1', guests=guests.Guests(
             'host1', self.cell, self.driver, self.clock, unfinished))
-        self.left_with(vm_state='active', host='host1')
+        self.put_guest(vm_state='active', host='host1')
 
         self.agent.resume()
 
         self.assertEqual([], unfinished.list_all())
 
-    def test_files_that_cannot_be_changed_fail_no_build(self):
+    def test_failed_writes_of_guest_files_are_logged(self):
         path = pathlib.Path(self.temporary_directory(), 'unfinished')
         path.touch()
         unfinished = guests.GuestFiles(str(path.parent))
@@ -1223,10 +1223,10 @@ class TestGuests(agents.AgentTestCase):
         self.assertTrue(kept.exists())
         self.assertEqual([], unfinished.list_all())
 
-    def test_what_belongs_here_stays(self):
+    def test_guest_of_this_host_stays(self):
         for values in ({'vm_state': 'active'}, {'vm_state': 'error'},
                        {'vm_state': 'active', 'task_state': 'rebuilding'}):
-            self.left_with(host='host1', **values)
+            self.put_guest(host='host1', **values)
 
             self.agent.resume()
 
@@ -1234,8 +1234,8 @@ class TestGuests(agents.AgentTestCase):
             self.assertNetworks('host1')
             self.assertEqual(({}, []), self.reported())
 
-    def test_what_is_being_moved_stays(self):
-        self.left_with(vm_state='active', task_state='resize_migrating',
+    def test_guest_of_a_moving_server_stays(self):
+        self.put_guest(vm_state='active', task_state='resize_migrating',
                        host='host2')
         self.move(status=server_moves.MIGRATING)
 
@@ -1244,13 +1244,13 @@ class TestGuests(agents.AgentTestCase):
         self.assertEqual([self.uuid], self.driver.list_instances())
         self.assertEqual(({}, []), self.reported())
 
-    def test_server_in_error_that_is_on_no_host_stays(self):
-        self.left_with(vm_state='error', host=None)
+    def test_guest_of_a_server_in_error_without_a_host_stays(self):
+        self.put_guest(vm_state='error', host=None)
 
         self.assertStays('unplaced')
 
-    def test_server_that_the_cell_does_not_know_stays(self):
-        self.left_with(vm_state='active', host='host1')
+    def test_unknown_guest_stays(self):
+        self.put_guest(vm_state='active', host='host1')
         foreign = objects.Instance(uuid=samples.uuids(1)[0])
         self.driver.spawn(foreign, 'node1')
 
@@ -1262,7 +1262,7 @@ class TestGuests(agents.AgentTestCase):
             ({foreign.uuid: ('unknown', None)}, []), self.reported())
 
     def test_server_without_its_guest_is_reported(self):
-        self.left_with(vm_state='active', host='host1')
+        self.put_guest(vm_state='active', host='host1')
         self.driver.destroy(self.instance)
 
         self.agent.resume()
@@ -1274,8 +1274,8 @@ class TestGuests(agents.AgentTestCase):
 
         self.assertEqual(({}, []), self.reported())
 
-    def test_server_that_is_worked_on_is_not_reported(self):
-        self.left_with(vm_state='active', host='host2')
+    def test_locked_server_is_not_reported(self):
+        self.put_guest(vm_state='active', host='host2')
 
         with lockutils.lock(f'host1-{self.uuid}'):
             self.agent.resume()
@@ -1288,7 +1288,7 @@ class TestResumeChildren(agents.AgentTestCase):
     def kill(self, reached=None):
         raise Killed()
 
-    def test_build_that_claims_of_a_child_of_its_node_alone_goes_on(self):
+    def test_build_with_a_claim_on_a_child_only_is_resumed(self):
         child = child_providers.uuid_of(self.provider, 'numa0')
         chosen = objects.Selection(
             service_host='host1', nodename='node1',
@@ -1347,10 +1347,10 @@ class TestTurns(agents.AgentTestCase):
                 build.result(agents.DEADLINE_S)
         self.assertEqual(sorted(uuids), self.driver.list_instances())
 
-    def test_others_wait_for_their_turn(self):
+    def test_builds_at_a_time_are_limited(self):
         self.check(builds_max=2, wanted=5, at_once=2)
 
-    def test_without_a_bound_all_are_done_at_once(self):
+    def test_builds_at_a_time_are_unlimited_without_a_bound(self):
         self.check(builds_max=0, wanted=5, at_once=5)
 
 
@@ -1375,7 +1375,7 @@ class TestSemaphores(base.TestCase):
         return lockutils.lock(
             name, semaphores=self.semaphores, blocking=False)
 
-    def test_one_name_is_locked_once(self):
+    def test_locked_name_cannot_be_locked_again(self):
         with self.lock('host-a'):
             self.assertRaises(lockutils.AcquireLockFailedException,
                               self.lock('host-a').__enter__)
@@ -1398,7 +1398,7 @@ class TestSemaphores(base.TestCase):
 
         self.assertEqual(1, counting.made)
 
-    def test_semaphore_that_nobody_uses_is_forgotten(self):
+    def test_unused_semaphore_is_forgotten(self):
         counting = Counting()
         semaphores = agent.Semaphores(counting)
         for _ in range(2):

@@ -34,7 +34,7 @@ class TestCheck(base.TestCase):
             'vf \xe4': below('pf'), 'pf': below('x' * 200)})
         children.check('node1', {str(name): CHILD for name in range(1000)})
 
-    def test_too_many_are_refused(self):
+    def test_more_than_1000_children_are_refused(self):
         self.assertEqual(
             ('providers', '1001 are too many; expected at most 1000'),
             self.refused(
@@ -55,7 +55,7 @@ class TestCheck(base.TestCase):
                  'the node'),
                 self.refused({'a': below(parent)}))
 
-    def test_no_child_is_below_itself(self):
+    def test_cycle_of_children_is_refused(self):
         for providers in (
                 {'a': below('a')},
                 {'a': below('b'), 'b': below('a')},
@@ -66,7 +66,7 @@ class TestCheck(base.TestCase):
                  'expected a tree of providers'),
                 self.refused(providers))
 
-    def test_inventories_and_traits_are_such(self):
+    def test_inventories_and_traits_have_valid_types_and_names(self):
         inventory = resources.Inventory(1)
         for field, value in (
                 ('traits', 'HW_A'), ('traits', {'hw'}), ('traits', {7}),
@@ -79,7 +79,7 @@ class TestCheck(base.TestCase):
 
             self.assertEqual(f"providers['a'].{field}", found, value)
 
-    def test_amounts_are_those_that_the_claim_store_takes(self):
+    def test_amounts_are_valid_for_claim_stores(self):
         for name, value in (('total', -1), ('total', 1.5), ('reserved', None),
                             ('max_unit', 0), ('allocation_ratio', 0)):
             field, _ = self.refused({'a': virt.ChildProvider({

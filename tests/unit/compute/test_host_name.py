@@ -47,19 +47,19 @@ class HostNameCase(tracking.TrackerTestCase):
 
 class TestHostName(HostNameCase):
 
-    def test_agent_that_is_alone_keeps_its_name(self):
+    def test_single_agent_keeps_its_name(self):
         agent = self.agent()
 
         for _ in range(3):
             self.assertEqual([], self.report(agent))
 
-    def test_agent_that_starts_again_has_the_name_at_once(self):
+    def test_restarted_agent_has_the_name_at_once(self):
         for _ in range(3):
             agent = self.agent()
             self.assertEqual([], self.report(agent))
         self.assertNotIn('has to end', self.logs.output)
 
-    def test_second_agent_ends_when_the_first_one_has_reported(self):
+    def test_second_agent_ends_after_a_report_of_the_first(self):
         first, second = self.agent(), self.agent()
 
         self.assertEqual(
@@ -69,14 +69,14 @@ class TestHostName(HostNameCase):
         self.assertEqual([], self.report(first))
         self.assertIn('Another agent has started as host1', self.logs.output)
 
-    def test_second_agent_reports_until_the_first_one_does(self):
+    def test_second_agent_reports_until_a_report_of_the_first(self):
         first, second = self.agent(), self.agent()
 
         self.assertEqual([], self.report(second, second, first))
         self.assertEqual([second], [
             agent for agent, _ in self.report(second, first)])
 
-    def test_of_many_the_first_one_is_left(self):
+    def test_first_of_many_agents_remains(self):
         agents = [self.agent() for _ in range(4)]
 
         ended = [agent for agent, _ in self.report(*agents)]
@@ -95,7 +95,7 @@ class TestHostName(HostNameCase):
         self.assertEqual(
             [third], [agent for agent, _ in self.report(second, third)])
 
-    def test_agent_that_was_replaced_ends(self):
+    def test_replaced_agent_ends(self):
         first = self.agent()
         self.report(first)
         second = self.agent()
@@ -106,7 +106,7 @@ class TestHostName(HostNameCase):
         self.assertEqual(
             [first], [agent for agent, _ in self.report(first, second)])
 
-    def test_agent_that_stood_still_for_less_is_the_first_one_still(self):
+    def test_briefly_suspended_agent_remains_the_first(self):
         first = self.agent()
         second = self.agent()
         for _ in range(DOWN_S // 10 - 1):
@@ -131,12 +131,12 @@ class TestHostName(HostNameCase):
         [usage] = self.claims.usages().usages
         self.assertEqual(8192 - 512, usage.capacity['MEMORY_MB'])
 
-    def test_names_of_others_are_no_matter(self):
+    def test_agents_with_other_names_do_not_conflict(self):
         one, other = self.agent(), self.agent('host2')
 
         self.assertEqual([], self.report(one, other))
 
-    def test_host_that_was_deleted_comes_back(self):
+    def test_deleted_host_is_reported_again(self):
         agent = self.agent()
         with self.cell.writer() as connection:
             hosts.delete(connection, 'host1', self.clock.now())
@@ -165,7 +165,7 @@ class TestOtherCells(HostNameCase):
         self.assertEqual([(agent, 'a host of another cell')],
                          self.report(agent))
 
-    def test_agent_that_starts_finds_out_anew(self):
+    def test_restarted_agent_resets_the_mark_of_its_node(self):
         self.agent()
         self.mark(-1)
 
@@ -197,7 +197,7 @@ class TestStateFile(tracking.TrackerTestCase):
     def file(self, *names):
         return host_name.StateFile(str(self.directory.joinpath(*names)))
 
-    def test_uuid_is_read_as_it_was_written(self):
+    def test_written_uuid_is_read(self):
         host_id = uuidutils.generate_uuid()
         file = self.file('a', 'b')
         self.assertIsNone(file.read())
@@ -220,7 +220,7 @@ class TestStateFile(tracking.TrackerTestCase):
             self.assertIn(str(file.path), str(error))
             self.assertEqual(text, file.path.read_text(encoding='latin-1'))
 
-    def test_directory_that_is_a_file_is_an_error(self):
+    def test_file_in_place_of_a_directory_is_an_error(self):
         self.file().path.write_text('x')
 
         error = self.assertRaises(
@@ -310,7 +310,7 @@ class TestHostIdentity(tracking.TrackerTestCase):
         self.assertIn('has taken this name, and has the nodes node1;', error)
         self.assertEqual(before, self.nodes())
 
-    def test_host_that_lost_its_state_does_not_start(self):
+    def test_host_without_its_state_does_not_start(self):
         host_id = self.begin()
 
         error = self.refused(machine='other')
@@ -328,7 +328,7 @@ class TestHostIdentity(tracking.TrackerTestCase):
         for host_id in first, second:
             self.assertIn(host_id, error)
 
-    def test_agent_ends_when_another_machine_has_its_name(self):
+    def test_agent_ends_after_another_machine_takes_its_name(self):
         self.begin()
         agent = self.agent
         with self.cell.writer() as connection:
@@ -415,7 +415,7 @@ class TestHostIdentity(tracking.TrackerTestCase):
         self.driver.list_instances = look
         return started
 
-    def test_of_machines_that_take_a_name_at_once_one_gets_it(self):
+    def test_single_machine_gets_a_name_taken_concurrently(self):
         for former, other in (('a', None), ('a', 'b'), (None, 'b'),
                               (None, None)):
             with self.subTest(former=former, other=other):
@@ -437,7 +437,7 @@ class TestHostIdentity(tracking.TrackerTestCase):
                     pathlib.Path(
                         self.directory, machine, 'compute_id').unlink()
 
-    def test_report_that_was_late_takes_no_name(self):
+    def test_late_report_takes_no_name(self):
         self.begin()
         other = self.agent
         with self.cell.writer() as connection:

@@ -12,7 +12,7 @@ from tests.unit.db import samples
 
 class TestMigration(mover.MoverTestCase):
 
-    def test_server_and_its_claim_and_its_networks_go_together(self):
+    def test_server_moves_with_claim_and_networks(self):
         move = self.accept()
 
         self.tell('migrate_in', move)
@@ -31,7 +31,7 @@ class TestMigration(mover.MoverTestCase):
         self.assertEqual(server_moves.DONE, self.status(move))
         self.assertNetworks('host2')
 
-    def test_same_message_again_does_nothing(self):
+    def test_repeated_messages_move_once(self):
         move = self.accept()
         for _ in range(3):
             self.tell('migrate_in', move)
@@ -42,7 +42,7 @@ class TestMigration(mover.MoverTestCase):
         self.assertEqual(1, len(self.drivers['host2'].spawned))
         self.assertEqual(['host2'], self.running)
 
-    def test_message_of_a_move_that_was_begun_goes_on(self):
+    def test_message_of_a_begun_migration_continues(self):
         move = self.accept()
         self.transit('begin_migrate')
 
@@ -50,7 +50,7 @@ class TestMigration(mover.MoverTestCase):
 
         self.assertState('active', None, 'host2')
 
-    def test_message_for_another_host_or_of_an_ended_move_does_nothing(self):
+    def test_message_of_another_host_or_an_ended_move_is_ignored(self):
         for move, host in ((self.accept(), 'host1'),
                            (self.accept(ask=False, status='error'), 'host2')):
             self.tell('migrate_in', move, host)
@@ -58,7 +58,7 @@ class TestMigration(mover.MoverTestCase):
             self.assertState('active', 'resize_prep', 'host1')
         self.assertEqual(['host1'], self.running)
 
-    def test_server_that_cannot_be_built_stays(self):
+    def test_failed_build_on_the_new_host_reverts_the_migration(self):
         move = self.accept()
         self.drivers['host2'].error = exception.BuildFailed(
             uuid=self.uuid, reason='no')
@@ -74,7 +74,7 @@ class TestMigration(mover.MoverTestCase):
         self.assertNetworks('host1')
         self.assertEqual([], self.compute.sent)
 
-    def test_server_that_was_given_up_meanwhile_is_removed(self):
+    def test_concurrently_aborted_migration_removes_the_guest(self):
         move = self.accept()
 
         def give_up():
@@ -88,7 +88,7 @@ class TestMigration(mover.MoverTestCase):
         self.assertEqual({'own': 'host1'}, self.places)
         self.assertEqual(['host1'], self.running)
 
-    def test_server_that_goes_elsewhere_by_now_is_left_to_that(self):
+    def test_newer_migration_elsewhere_continues(self):
         move = self.accept()
 
         def go_elsewhere():
@@ -117,7 +117,7 @@ class TestMigration(mover.MoverTestCase):
         self.assertEqual(server_moves.ERROR, self.status(move))
         self.assertIsNone(self.fault)
 
-    def test_server_that_fails_while_it_is_deleted_has_no_fault(self):
+    def test_failed_migration_of_a_deleting_server_has_no_fault(self):
         move = self.accept()
         driver = self.drivers['host2']
         driver.error = exception.BuildFailed(uuid=self.uuid, reason='no')
@@ -154,7 +154,7 @@ class TestMigration(mover.MoverTestCase):
         self.assertEqual(['host1', 'host2'], self.running)
 
 
-class TestOthers(mover.MoverTestCase):
+class TestOtherMoves(mover.MoverTestCase):
 
     def rebuilding(self):
         return self.accept(
@@ -170,7 +170,7 @@ class TestOthers(mover.MoverTestCase):
         self.assertNetworks('host1')
         self.assertEqual([], self.compute.sent)
 
-    def test_server_that_cannot_be_rebuilt_is_in_error_where_it_was(self):
+    def test_failed_rebuild_is_in_error_on_its_host(self):
         self.driver.error = exception.BuildAborted(
             uuid=self.uuid, reason='no')
 
@@ -188,7 +188,7 @@ class TestOthers(mover.MoverTestCase):
         self.assertState('active', None, 'host2')
         self.assertEqual({'own': 'host2'}, self.places)
 
-    def test_shelved_server_holds_nothing(self):
+    def test_shelved_server_holds_no_claim(self):
         move = self.accept(server_moves.SHELVE, dest_compute=None,
                            dest_node=None, status=server_moves.ACCEPTED)
         for _ in range(2):
@@ -199,7 +199,7 @@ class TestOthers(mover.MoverTestCase):
         self.assertEqual(server_moves.DONE, self.status(move))
 
     def test_unshelved_server_keeps_its_own_claim(self):
-        self.test_shelved_server_holds_nothing()
+        self.test_shelved_server_holds_no_claim()
         move = self.accept(server_moves.UNSHELVE, source_compute=None,
                            source_node=None)
         self.claims.claim([mover.claims_base.Claim(
@@ -227,7 +227,7 @@ class TestCleanUp(mover.MoverTestCase):
                 ask=False, status=server_moves.FINISHED))
         return moves
 
-    def test_one_that_cannot_be_removed_keeps_no_other(self):
+    def test_failed_removal_does_not_stop_other_removals(self):
         destroy = self.driver.destroy
         for place in range(3):
             moves = self.leave(3)
@@ -304,7 +304,7 @@ class TestTransfer(mover.MoverTestCase):
         self.assertEqual(server_moves.DONE, self.status(self.move))
         self.assertEqual([], self.drivers['host2'].spawned)
 
-    def test_repeated_messages_do_nothing_more(self):
+    def test_repeated_messages_transfer_once(self):
         disks = self.prepare()
         self.tell('prepare_migration', self.move, 'host1')
         self.assertEqual([], self.sent())
@@ -317,7 +317,7 @@ class TestTransfer(mover.MoverTestCase):
         self.assertEqual([('migrate_out', 'host1')], self.sent())
         self.assertEqual((['host2'], ['host2']), (self.runs, self.running))
 
-    def test_server_that_cannot_stop_starts_again(self):
+    def test_failed_stop_restarts_the_server(self):
         def fail(instance):
             prepare(instance)
             raise exception.BuildFailed(uuid=instance.uuid, reason='no')
@@ -330,13 +330,13 @@ class TestTransfer(mover.MoverTestCase):
         self.assertEqual([], self.sent())
         self.assertIn('no', self.fault)
 
-    def test_server_starts_again_if_the_message_cannot_be_sent(self):
+    def test_failed_message_restarts_the_server(self):
         self.compute.failure = amqp_exc.ConnectionForced('no')
         self.tell('prepare_migration', self.move, 'host1')
 
         self.assertIsBack()
 
-    def test_server_that_cannot_be_fetched_starts_again(self):
+    def test_failed_transfer_restarts_the_server(self):
         for method in 'transfer_disks', 'finish_migration':
             def fail(*args):
                 raise exception.BuildFailed(uuid=self.uuid, reason='no')
@@ -364,7 +364,7 @@ class TestTransfer(mover.MoverTestCase):
         self.assertEqual(['host1', 'host2'], self.running)
         self.assertEqual('data', self.driver.contents(self.uuid))
 
-    def test_move_that_ended_meanwhile_starts_nothing(self):
+    def test_concurrently_aborted_transfer_starts_no_guest(self):
         disks = self.prepare()
         transfer = self.drivers['host2'].transfer_disks
 
@@ -416,7 +416,7 @@ class TestTransfer(mover.MoverTestCase):
         agent.revert_failed()
         self.assertEqual(['host1'], self.runs)
 
-    def test_server_that_is_elsewhere_is_not_started_again(self):
+    def test_moved_server_is_not_restarted(self):
         self.prepare()
         self.end(self.move)
         self.transit('finish_migrate', host='host2', node='node2')
@@ -425,7 +425,7 @@ class TestTransfer(mover.MoverTestCase):
 
         self.assertEqual([], self.runs)
 
-    def test_server_that_migrates_again_is_not_started(self):
+    def test_newly_migrating_server_is_not_restarted(self):
         self.prepare()
         self.end(self.move)
         self.transit('revert_migrate')

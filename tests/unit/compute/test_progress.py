@@ -97,7 +97,7 @@ class ProgressCase(base.TestCase):
 
 class TestProgress(ProgressCase):
 
-    def test_build_that_begins_is_of_this_host(self):
+    def test_begun_build_is_on_this_host(self):
         [instance] = self.create()
 
         self.assertIs(False, self.begin(instance))
@@ -125,7 +125,7 @@ class TestProgress(ProgressCase):
             self.assertIsNone(self.row(instance).host)
             self.assertIs(False, self.begin(instance, compute_node_uuid=own))
 
-    def test_build_for_another_node_keeps_no_other_from_its_own(self):
+    def test_build_for_another_node_is_skipped_alone(self):
         [own] = samples.uuids(1)
         with self.cell.writer() as connection:
             compute_nodes.save(connection, own, 'host1', 'node1',
@@ -140,7 +140,7 @@ class TestProgress(ProgressCase):
         self.assertEqual(['host1', None, 'host1'], [
             self.row(instance).host for instance in made])
 
-    def test_later_attempt_knows_that_networks_may_exist(self):
+    def test_later_attempt_has_the_record_of_networks(self):
         [instance] = self.create()
         with self.cell.writer() as connection:
             instances.update(
@@ -165,7 +165,7 @@ class TestProgress(ProgressCase):
             (row.vm_state, row.task_state, row.power_state, row.launched_at))
         self.assertFalse(self.progress.finish(instance.uuid))
 
-    def test_end_of_a_build_is_that_of_its_action(self):
+    def test_end_of_a_build_ends_its_action(self):
         [instance] = self.create()
         uuid = instance.uuid
         with self.cell.writer() as connection:
@@ -193,7 +193,7 @@ class TestProgress(ProgressCase):
 
 class TestTogether(ProgressCase):
 
-    def test_builds_that_meet_are_of_one_transaction(self):
+    def test_concurrent_builds_share_a_transaction(self):
         built = self.create(2)
         for instance in built:
             self.begin(instance)
@@ -240,7 +240,7 @@ class TestTogether(ProgressCase):
             [None, 'host2', None],
             [row and row.host for row in map(self.row, new[1:4])])
 
-    def test_build_that_the_database_refuses_fails_alone(self):
+    def test_build_refused_by_the_database_fails_alone(self):
         new = self.create(4)
 
         *outcomes, refused = self.together(*(
@@ -252,7 +252,7 @@ class TestTogether(ProgressCase):
         self.assertIsInstance(refused, Exception)
         self.assertIsNone(self.row(new[3]).host)
 
-    def test_unreachable_database_is_asked_once_for_all(self):
+    def test_unreachable_database_is_tried_once_for_all_builds(self):
         self.told = self.tell('sqlite:////nowhere/at/all.sqlite')
 
         outcomes = self.together(*(
@@ -270,7 +270,7 @@ class TestOutcomes(base.TestCase):
         super().setUp()
         self.outcomes = progress.Outcomes()
 
-    def test_nothing_has_failed_at_first(self):
+    def test_new_node_has_no_failures(self):
         self.assertEqual(0, self.outcomes.failed_in_a_row('node1'))
 
     def test_failures_count_until_a_build_succeeds(self):
@@ -283,7 +283,7 @@ class TestOutcomes(base.TestCase):
             self.outcomes.succeeded('node1')
             self.assertEqual(0, self.outcomes.failed_in_a_row('node1'))
 
-    def test_nodes_have_failures_of_their_own(self):
+    def test_failures_are_counted_by_node(self):
         self.outcomes.failed('node1')
         self.outcomes.failed('node2')
         self.outcomes.succeeded('node1')

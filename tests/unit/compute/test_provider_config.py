@@ -41,7 +41,7 @@ class TestProviderConfig(base.TestCase):
     def assertTraits(self, *traits, node='node1', uuid=UUID_OTHER):
         self.assertEqual(frozenset(traits), self.config.traits(node, uuid))
 
-    def test_node_has_the_traits_of_the_entry_that_names_it(self):
+    def test_node_has_the_traits_of_its_entry(self):
         self.write(HEAD + provider('$COMPUTE_NODE', 'CUSTOM_ANY')
                    + provider('node2', 'CUSTOM_A', 'CUSTOM_B', kind='name'))
         self.write(HEAD + provider(UUID, 'CUSTOM_C'), 'b.yaml')
@@ -103,7 +103,7 @@ class TestProviderConfig(base.TestCase):
         self.assertIn("'n09'", line)
         self.assertNotIn("'n10'", line)
 
-    def test_without_files_there_are_no_traits(self):
+    def test_missing_files_set_no_traits(self):
         for location in (None, str(self.directory),
                          str(self.directory / 'none')):
             self.config = provider_config.ProviderConfig(location)
@@ -211,7 +211,7 @@ class TestProviderConfig(base.TestCase):
                  HEAD + provider('n', kind='name') * 2)):
             self.assertRefused(field, expected, text)
 
-    def test_directory_that_cannot_be_read_is_refused(self):
+    def test_unreadable_directory_is_refused(self):
         path = self.directory / 'file'
         path.write_text('')
 
@@ -232,7 +232,7 @@ class TestProviderConfig(base.TestCase):
         self.assertIn('schema_version 1.7 is newer than 1.0',
                       self.logs.output)
 
-    def test_node_has_the_inventories_of_the_entry_that_names_it(self):
+    def test_node_has_the_inventories_of_its_entry(self):
         self.write(HEAD + provider('$COMPUTE_NODE') + inventories(
             '{CUSTOM_A: {total: 4}}') + provider('node2', kind='name')
             + inventories(

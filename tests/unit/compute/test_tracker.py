@@ -47,7 +47,7 @@ class Losing(session.Database):
 
 class TestTracker(tracking.TrackerTestCase):
 
-    def test_report_that_loses_is_made_again(self):
+    def test_report_is_repeated_after_a_conflict(self):
         self.cell = Losing(self.cell.url, 'cell', clock=self.clock)
         self.addCleanup(self.cell.close)
         self.cell.left = 3
@@ -59,13 +59,13 @@ class TestTracker(tracking.TrackerTestCase):
         [service] = self.rows(models.services)
         self.assertEqual(1, service.report_count)
 
-    def test_service_tells_its_version(self):
+    def test_service_reports_its_version(self):
         self.tracker().report()
 
         [service] = self.rows(models.services)
         self.assertEqual(compute.SERVICE_VERSION, service.version)
 
-    def test_report_that_always_loses_fails(self):
+    def test_report_with_endless_conflicts_fails(self):
         self.cell = Losing(self.cell.url, 'cell', clock=self.clock)
         self.addCleanup(self.cell.close)
         self.cell.left = 1000
@@ -111,7 +111,7 @@ class TestTracker(tracking.TrackerTestCase):
         self.assertLess(node.updated_at, self.clock.now())
         self.assertEqual(1, self.claims.said)
 
-    def test_what_changed_is_reported_again_under_the_same_uuid(self):
+    def test_changed_node_is_reported_with_its_uuid(self):
         reports = self.tracker(initial_cpu_allocation_ratio=1.0)
         reports.report()
         [before] = self.rows(models.compute_nodes)
@@ -125,7 +125,7 @@ class TestTracker(tracking.TrackerTestCase):
         self.assertEqual((after.uuid, 16), (
             usage.provider, usage.capacity['VCPU']))
 
-    def test_agent_that_starts_again_keeps_its_uuids(self):
+    def test_restarted_agent_keeps_its_uuids(self):
         self.tracker().report()
         before = [row.uuid for row in self.rows(models.compute_nodes)]
         services = [row.uuid for row in self.rows(models.services)]
@@ -166,7 +166,7 @@ class TestTracker(tracking.TrackerTestCase):
         self.assertEqual(1, len(self.rows(models.services)))
         self.assertEqual(1, self.claims.said)
 
-    def test_initial_ratios_hold_where_no_others_are_set(self):
+    def test_initial_ratios_are_the_default(self):
         self.assertEqual(
             {'VCPU': 8, 'MEMORY_MB': 12288, 'DISK_GB': 300},
             self.capacities(
@@ -175,7 +175,7 @@ class TestTracker(tracking.TrackerTestCase):
                 initial_disk_allocation_ratio=3.0,
                 reserved_host_memory_mb=0))
 
-    def test_ratios_that_are_set_hold_before_the_initial_ones(self):
+    def test_configured_ratios_override_the_initial_ratios(self):
         self.assertEqual(
             {'VCPU': 12, 'MEMORY_MB': 4096, 'DISK_GB': 200},
             self.capacities(
@@ -191,7 +191,7 @@ class TestTracker(tracking.TrackerTestCase):
             cpu_allocation_ratio=0.0,
             initial_cpu_allocation_ratio=2.0)['VCPU'])
 
-    def test_initial_ratio_of_zero_is_refused_and_nothing_reported(self):
+    def test_initial_ratio_of_zero_is_refused_without_a_report(self):
         error = self.assertRaises(
             exception.ConfigurationInvalid,
             self.tracker(initial_disk_allocation_ratio=0.0).report)
@@ -200,7 +200,7 @@ class TestTracker(tracking.TrackerTestCase):
             '[DEFAULT] initial_disk_allocation_ratio', error.field)
         self.assertEqual([], self.rows(models.compute_nodes))
 
-    def test_node_that_can_transfer_disks_has_a_trait(self):
+    def test_node_with_disk_transfers_has_a_trait(self):
         # The trait of the driver's nodes does not count.
         self.driver.found = {'node1': virt.NodeResources(
             4, 8192, 100, traits={migrations.TRANSFER_TRAIT})}
@@ -212,7 +212,7 @@ class TestTracker(tracking.TrackerTestCase):
             [row] = self.rows(models.compute_nodes)
             self.assertEqual(able, migrations.TRANSFER_TRAIT in row.traits)
 
-    def test_what_is_reserved_cannot_be_claimed(self):
+    def test_reserved_amounts_reduce_the_capacity(self):
         self.assertEqual(
             {'VCPU': 3, 'MEMORY_MB': 8192 - 512, 'DISK_GB': 98},
             self.capacities(
@@ -224,7 +224,7 @@ class TestTracker(tracking.TrackerTestCase):
             (node.memory_mb_used, node.free_ram_mb, node.local_gb_used,
              node.free_disk_gb))
 
-    def test_more_can_be_reserved_than_there_is(self):
+    def test_reservation_above_the_total_leaves_no_capacity(self):
         self.assertEqual(
             {'VCPU': 0, 'MEMORY_MB': 0, 'DISK_GB': 0},
             self.capacities(
@@ -259,7 +259,7 @@ class TestTracker(tracking.TrackerTestCase):
                 'inventories': {'additional': [inventories]}}]}))
         return provider_config.ProviderConfig(str(directory))
 
-    def test_other_classes_are_as_driver_and_files_say(self):
+    def test_other_classes_come_from_driver_and_files(self):
         self.assertEqual(
             {'VCPU': (16, resources.Units(1, 4, 1)),
              'VGPU': (4, resources.Units(2, 4, 2)),
@@ -271,14 +271,14 @@ class TestTracker(tracking.TrackerTestCase):
                     4, min_unit=2, max_unit=4, step_size=2),
                 CUSTOM_A=resources.Inventory(1)))
 
-    def test_driver_may_say_of_a_class_what_the_figures_do_not(self):
+    def test_driver_overrides_the_inventory_of_a_class(self):
         self.assertEqual(
             {'VCPU': (2, resources.Units(1, 1, 1)),
              'PCPU': (2, resources.Units(1, 2, 1))},
             self.inventories(VCPU=resources.Inventory(2, max_unit=1),
                              PCPU=resources.Inventory(2, max_unit=2)))
 
-    def test_driver_has_the_last_word_of_a_class_and_that_is_said_once(self):
+    def test_file_entry_for_a_class_of_the_driver_is_ignored_once(self):
         files = self.files(CUSTOM_A={'total': 9}, CUSTOM_B={'total': 9})
         for _ in range(2):
             found = self.inventories(
@@ -292,13 +292,13 @@ class TestTracker(tracking.TrackerTestCase):
         [line] = self.logs.output.removeprefix(before).splitlines()
         self.assertIn('CUSTOM_A on node node1 is ignored', line)
 
-    def test_class_that_a_file_names_no_more_has_no_room(self):
+    def test_class_removed_from_a_file_has_no_capacity(self):
         files = self.files(CUSTOM_A={'total': 9})
         self.assertIn('CUSTOM_A', self.inventories(files))
 
         self.assertNotIn('CUSTOM_A', self.inventories(self.files()))
 
-    def test_host_without_anything_is_reported(self):
+    def test_host_without_resources_is_reported(self):
         self.driver.found = {'node1': virt.NodeResources(0, 0, 0)}
 
         self.assertEqual(
@@ -337,7 +337,7 @@ class TestChildren(tracking.TrackerTestCase):
                 for usage in self.claims.usages().usages
                 if usage.provider in names}
 
-    def test_children_are_told_to_the_cell_and_to_the_store(self):
+    def test_children_are_reported_to_cell_and_claim_store(self):
         self.have(gpu0=gpu(4, 'HW_A'), vf0=gpu(1, parent='gpu0'))
 
         self.tracker().report()
@@ -352,7 +352,7 @@ class TestChildren(tracking.TrackerTestCase):
             {name: [amount] for name, amount in amounts.items()},
             frozenset(required)))
 
-    def test_traits_are_told_to_the_store_with_their_tree(self):
+    def test_traits_are_reported_to_the_claim_store_with_the_tree(self):
         self.have(gpu0=gpu(4, 'HW_A'))
         reports = self.tracker()
 
@@ -369,7 +369,7 @@ class TestChildren(tracking.TrackerTestCase):
         self.assertEqual([node], self.find('HW_B', VCPU=4, VGPU=4))
         self.assertEqual([], self.find('HW_A', VCPU=4))
 
-    def test_trait_that_nobody_can_ask_for_is_not_told_to_the_store(self):
+    def test_invalid_trait_is_reported_to_the_cell_only(self):
         self.driver.found = {'node1': virt.NodeResources(
             4, 8192, 100, traits=frozenset({'lower', 'HW_A'}))}
 
@@ -378,7 +378,7 @@ class TestChildren(tracking.TrackerTestCase):
         self.assertEqual([self.node().uuid], self.find('HW_A', VCPU=1))
         self.assertIn('lower', self.node().traits)
 
-    def test_store_is_told_once(self):
+    def test_unchanged_traits_are_reported_once(self):
         told = []
         self.claims.set_traits = lambda *args, **kwargs: told.append(args)
         self.have(gpu0=gpu())
@@ -389,7 +389,7 @@ class TestChildren(tracking.TrackerTestCase):
 
         self.assertEqual(2, len(told))
 
-    def test_node_without_children_says_nothing_of_them(self):
+    def test_node_without_children_has_no_record_of_children(self):
         self.tracker().report()
 
         self.assertIsNone(self.node().providers)
@@ -413,7 +413,7 @@ class TestChildren(tracking.TrackerTestCase):
             self.assertEqual(self.node().providers, row.providers)
             self.assertEqual(change.keys(), self.children().keys())
 
-    def test_what_stays_is_told_once(self):
+    def test_unchanged_inventories_are_reported_once(self):
         self.have(gpu0=gpu(), gpu1=gpu())
         reports = self.tracker()
         for _ in range(3):
@@ -426,7 +426,7 @@ class TestChildren(tracking.TrackerTestCase):
         self.assertEqual(4, self.claims.said)
         self.assertEqual({'gpu0': 4, 'gpu1': 2}, self.room())
 
-    def test_child_that_went_has_no_room_until_it_is_back(self):
+    def test_missing_child_has_no_capacity_until_its_return(self):
         reports = self.tracker()
         for have, room in (({'gpu0': gpu(), 'gpu1': gpu()}, (4, 4)),
                            ({'gpu0': gpu()}, (4, 0)), ({}, (0, 0)),
@@ -437,7 +437,7 @@ class TestChildren(tracking.TrackerTestCase):
 
             self.assertEqual(dict(zip(('gpu0', 'gpu1'), room)), self.room())
 
-    def test_child_that_went_while_no_agent_ran_has_no_room(self):
+    def test_child_removed_while_the_agent_is_down_has_no_capacity(self):
         self.have(gpu0=gpu(), gpu1=gpu())
         self.tracker().report()
 
@@ -446,7 +446,7 @@ class TestChildren(tracking.TrackerTestCase):
 
         self.assertEqual({'gpu0': 4, 'gpu1': 0}, self.room())
 
-    def test_cell_knows_a_child_until_it_has_no_room(self):
+    def test_child_stays_in_the_cell_until_its_capacity_is_removed(self):
         self.have(gpu0=gpu())
         self.tracker().report()
         self.have()
@@ -462,7 +462,7 @@ class TestChildren(tracking.TrackerTestCase):
         self.assertEqual({}, self.children())
         self.assertEqual({'gpu0': 0}, self.room())
 
-    def test_child_that_is_back_before_the_cell_forgot_it_has_room(self):
+    def test_child_restored_before_its_removal_has_capacity(self):
         reports = self.tracker()
         self.have(gpu0=gpu(), gpu1=gpu())
         reports.report()
@@ -503,7 +503,7 @@ class TestChildren(tracking.TrackerTestCase):
             self.assertEqual(
                 1, len(hosts.changes(connection, since).nodes))
 
-    def test_node_that_comes_back_has_children_of_its_own(self):
+    def test_recreated_node_has_new_children(self):
         reports = self.tracker()
         self.have(gpu0=gpu())
         reports.report()
@@ -534,7 +534,7 @@ class TestChildren(tracking.TrackerTestCase):
             f'- identification: {{{kind}: {name}}}\n  {text}\n')
         return provider_config.ProviderConfig(str(path.parent))
 
-    def test_files_say_more_of_a_child_by_its_name_or_uuid(self):
+    def test_files_extend_a_child_by_name_or_uuid(self):
         self.have(gpu0=gpu(4, 'HW_A'), gpu1=gpu())
         self.tracker().report()
         uuid = child_providers.uuid_of(self.node().uuid, 'gpu0')
@@ -556,7 +556,7 @@ class TestChildren(tracking.TrackerTestCase):
                 usage.capacity[name] for name in ('VGPU', 'CUSTOM_X')))
         self.assertEqual('', self.logs.output)
 
-    def test_driver_has_the_last_word_of_a_child_and_that_is_said_once(self):
+    def test_file_entry_for_a_child_of_the_driver_is_ignored_once(self):
         self.driver.found = {'node1': virt.NodeResources(
             4, 8192, 100, providers={'gpu0': virt.ChildProvider(
                 {'CUSTOM_X': resources.Inventory(1)})})}
@@ -573,7 +573,7 @@ class TestChildren(tracking.TrackerTestCase):
             "CUSTOM_X on child provider 'gpu0' of node node1 is ignored",
             line)
 
-    def test_entry_that_names_nothing_is_said_once(self):
+    def test_entry_without_a_provider_is_logged_once(self):
         self.have(gpu0=gpu())
         reports = self.tracker(
             self.files('gpu1', 'traits: {additional: [CUSTOM_A]}'))
@@ -583,7 +583,7 @@ class TestChildren(tracking.TrackerTestCase):
         [line] = self.logs.output.splitlines()
         self.assertIn("ignored: 'gpu1'", line)
 
-    def test_bad_children_of_one_node_leave_all_untold(self):
+    def test_invalid_children_of_a_node_prevent_the_report(self):
         self.driver.found = {
             'node0': virt.NodeResources(4, 8192, 100),
             'node1': virt.NodeResources(
@@ -650,7 +650,7 @@ class TestIdentity(tracking.TrackerTestCase):
         self.assertFalse(self.capacity(self.uuids[0]))
         self.assertTrue(self.capacity(self.uuids[1]))
 
-    def test_node_of_a_host_that_is_up_is_not_taken(self):
+    def test_node_of_a_live_host_is_not_taken(self):
         self.driver.found = {'node1': self.node(self.uuids[0])}
         self.tracker().report()
         other = self.tracker(host='host2')
@@ -688,7 +688,7 @@ class TestIdentity(tracking.TrackerTestCase):
                 claim.provider for claim in self.claims.claims_of(
                     [self.uuids[0]])[self.uuids[0]]])
 
-    def test_inventory_that_a_late_deletion_empties_is_set_again(self):
+    def test_inventory_is_restored_after_a_late_deletion(self):
         tracker = self.tracker()
         tracker.report()
         [uuid] = self.nodes().values()
@@ -698,7 +698,7 @@ class TestIdentity(tracking.TrackerTestCase):
 
         self.assertTrue(self.capacity(uuid))
 
-    def test_two_nodes_of_one_uuid_are_refused(self):
+    def test_nodes_with_the_same_uuid_are_refused(self):
         self.driver.found = {name: self.node(self.uuids[0])
                              for name in ('node1', 'node2')}
 
@@ -708,7 +708,7 @@ class TestIdentity(tracking.TrackerTestCase):
         self.assertIn("'node1'", str(error))
         self.assertEqual({}, self.nodes())
 
-    def test_uuid_that_is_none_is_refused(self):
+    def test_invalid_uuid_is_refused(self):
         for found in (self.node('x'), self.node('A' * 36),
                       self.node(self.uuids[0], 'x')):
             self.driver.found = {'node1': found}
@@ -797,7 +797,7 @@ class TestKeptUuids(tracking.TrackerTestCase):
         self.assertIn(f'Provider {HOST_ID} no longer belongs to host host1',
                       self.logs.output)
 
-    def test_row_of_a_restored_database_is_the_only_one_for_sale(self):
+    def test_only_the_row_of_a_restored_database_is_for_sale(self):
         self.state.write_nodes({'node1': samples.uuids(1)[0]})
         kept = self.report('node1')
         with self.cell.writer() as connection:
@@ -826,7 +826,7 @@ class TestKeptUuids(tracking.TrackerTestCase):
         self.assertEqual(both, self.report('node1', 'node2'))
         self.assertEqual(self.sold(both), self.for_sale)
 
-    def test_file_that_cannot_be_read_stops_the_report(self):
+    def test_invalid_file_of_nodes_prevents_the_report(self):
         file = self.state.path.with_name('compute_nodes')
         for text in '', '[]', '{"node1": 7}', '{"node1": "x"}', '{"node':
             file.write_text(text)
@@ -869,7 +869,7 @@ class TestFigures(tracking.TrackerTestCase):
         return {name: values[0] for name, values in columns.items()
                 if isinstance(values, list)}
 
-    def test_what_a_driver_says_is_what_schedulers_read(self):
+    def test_schedulers_read_the_report_of_the_driver(self):
         self.driver.found = {'node1': virt.NodeResources(
             4, 8192, 100, cpu_info={'arch': 'aarch64'},
             supported_instances=[('aarch64', 'qemu', 'hvm'),
@@ -891,7 +891,7 @@ class TestFigures(tracking.TrackerTestCase):
                          read['traits'])
         self.assertEqual({'nests': 2}, json.loads(read['stats']))
 
-    def test_driver_that_says_no_more_than_it_must_is_read_as_well(self):
+    def test_minimal_report_of_a_driver_is_read(self):
         self.tracker().report()
 
         read = self.read()
@@ -902,7 +902,7 @@ class TestFigures(tracking.TrackerTestCase):
         self.assertEqual([], json.loads(read['metrics']))
         self.assertEqual('', self.logs.output)
 
-    def test_traits_of_files_are_told_beside_those_of_the_driver(self):
+    def test_traits_of_files_are_added_to_traits_of_the_driver(self):
         uuid = samples.uuids(1)[0]
         path = self.temporary_directory() / 'provider.yaml'
         more = provider_config.ProviderConfig(str(path.parent))
@@ -921,7 +921,7 @@ class TestFigures(tracking.TrackerTestCase):
             self.assertEqual({'HW_B', trait, *tracker.TRAITS},
                              self.read()['traits'])
 
-    def test_node_that_a_file_names_by_uuid_has_its_traits_at_once(self):
+    def test_new_node_has_the_traits_of_its_uuid_entry(self):
         uuid = samples.uuids(1)[0]
         path = self.temporary_directory() / 'provider.yaml'
         path.write_text(
@@ -935,7 +935,7 @@ class TestFigures(tracking.TrackerTestCase):
 
         self.assertIn('CUSTOM_UUID', self.read()['traits'])
 
-    def test_text_of_cpu_info_stays_as_it_is(self):
+    def test_text_of_cpu_info_is_unchanged(self):
         self.driver.found = {'node1': virt.NodeResources(
             4, 8192, 100, cpu_info='{"model":  "x"}')}
 
@@ -943,7 +943,7 @@ class TestFigures(tracking.TrackerTestCase):
 
         self.assertEqual('{"model":  "x"}', self.read()['cpu_info'])
 
-    def test_images_of_servers_are_told_by_node(self):
+    def test_images_of_servers_are_reported_by_node(self):
         self.driver.found = {name: virt.NodeResources(4, 8192, 100)
                              for name in ('node1', 'node2')}
         [uuid, other] = samples.uuids(2)
@@ -965,7 +965,7 @@ class TestFigures(tracking.TrackerTestCase):
         reports.report()
         self.assertEqual((('os_distro', 'x', 1),), self.read()['image_props'])
 
-    def test_images_are_looked_at_only_where_servers_changed(self):
+    def test_images_are_read_after_a_change_of_servers_only(self):
         self.add()
         reports = self.tracker()
         reports.report()
@@ -999,7 +999,7 @@ class TestFigures(tracking.TrackerTestCase):
              for node, said in self.stats().items()})
         self.assertEqual(1, self.stats()['node2']['num_proj_project'])
 
-    def test_builds_that_failed_are_told_with_the_next_report(self):
+    def test_failed_builds_are_in_the_next_report(self):
         reports = self.tracker()
         reports.report()
         self.outcomes.failed('node1')
@@ -1013,7 +1013,7 @@ class TestFigures(tracking.TrackerTestCase):
         reports.report()
         self.assertEqual(0, self.read()['failed_builds'])
 
-    def test_counts_of_the_agent_go_before_those_of_the_driver(self):
+    def test_counts_of_the_agent_override_counts_of_the_driver(self):
         self.driver.found = {'node1': virt.NodeResources(
             4, 8192, 100, stats={'num_instances': 9, 'failed_builds': 9})}
 
@@ -1023,7 +1023,7 @@ class TestFigures(tracking.TrackerTestCase):
             {'num_instances': 0, 'io_workload': 0, 'failed_builds': 0},
             self.stats()['node1'])
 
-    def test_node_is_written_only_when_something_changed(self):
+    def test_unchanged_node_is_not_written(self):
         reports = self.tracker()
         self.assertEqual(1, self.nodes_changed_by(reports.report))
         self.assertEqual(0, self.nodes_changed_by(reports.report))
@@ -1037,7 +1037,7 @@ class TestFigures(tracking.TrackerTestCase):
         self.assertEqual(1, self.nodes_changed_by(reports.report))
         self.assertEqual(0, self.nodes_changed_by(reports.report))
 
-    def test_figures_that_changed_are_no_matter_of_the_claim_store(self):
+    def test_changed_figures_are_not_reported_to_the_claim_store(self):
         reports = self.tracker()
         reports.report()
 
@@ -1046,7 +1046,7 @@ class TestFigures(tracking.TrackerTestCase):
 
         self.assertEqual(1, self.claims.said)
 
-    def test_report_of_nothing_new_asks_twice_and_beats(self):
+    def test_unchanged_report_is_two_reads_and_a_heartbeat(self):
         reports = self.tracker()
         reports.report()
 
@@ -1057,7 +1057,7 @@ class TestFigures(tracking.TrackerTestCase):
             ['SELECT', 'SELECT', 'UPDATE', 'UPDATE'],
             [text.split(None, 1)[0] for text, _ in statements])
 
-    def test_inventory_that_failed_is_told_with_the_next_report(self):
+    def test_failed_inventory_is_set_by_the_next_report(self):
         self.claims.failure = exception.DatabaseUnreachable(
             schema='claims', url='x', reason='y')
         reports = self.tracker()
@@ -1069,7 +1069,7 @@ class TestFigures(tracking.TrackerTestCase):
         [usage] = self.claims.usages().usages
         self.assertEqual(8192 - 512, usage.capacity['MEMORY_MB'])
 
-    def test_node_that_was_deleted_comes_back_with_its_inventory(self):
+    def test_deleted_node_is_reported_with_its_inventory(self):
         reports = self.tracker()
         reports.report()
         with self.cell.writer() as connection:
@@ -1091,7 +1091,7 @@ def row(servers, vm_state='active', task_state=None, project_id='project'):
 
 class TestOfServers(base.TestCase):
 
-    def test_node_without_servers_has_none_and_nothing_to_do(self):
+    def test_node_without_servers_has_zero_counts(self):
         self.assertEqual(
             {'num_instances': 0, 'io_workload': 0}, tracker.of_servers([]))
 
@@ -1106,7 +1106,7 @@ class TestOfServers(base.TestCase):
                 row(2, 'building', 'spawning', project_id='one'),
                 row(1, task_state='deleting', project_id='two')]))
 
-    def test_what_keeps_disks_busy_is_workload(self):
+    def test_disk_intensive_tasks_are_workload(self):
         for vm_state, task_state, expected in (
                 ('building', 'spawning', 1), ('building', None, 1),
                 ('active', 'rebuilding', 1), ('active', 'resize_prep', 1),
@@ -1131,7 +1131,7 @@ class TestOfImages(base.TestCase):
             tracker.of_images([
                 ('os', 'x', 3), ('os', 'y', 1), ('bus', 'ide', 2)]))
 
-    def test_what_most_servers_have_is_kept_where_it_is_too_much(self):
+    def test_most_frequent_properties_are_kept_within_the_limit(self):
         rows = [(f'p{number}', '\u00e9' * 255, number)
                 for number in range(1, 1001)]
 
