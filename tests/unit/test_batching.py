@@ -43,12 +43,12 @@ class TestTogether(base.TestCase):
         self.go_on.set()
         return [each.exception(60) for each in asked]
 
-    def test_items_added_meanwhile_are_one_batch(self):
+    def test_items_added_during_a_batch_are_the_next_batch(self):
         self.assertEqual([None] * 4, self.race(self.work, [1, 2, 3, 4]))
 
         self.assertEqual([[1], [2, 3, 4]], self.batches)
 
-    def test_one_that_fails_fails_alone(self):
+    def test_failed_item_fails_alone(self):
         def work(items):
             self.work(items)
             if 3 in items:
@@ -78,7 +78,7 @@ class TestTogether(base.TestCase):
         self.jointly.do(5)
         self.assertEqual([5], self.batches[-1])
 
-    def test_work_that_does_not_end_is_not_waited_for(self):
+    def test_wait_for_a_batch_without_an_end_is_bounded(self):
         expired, go_on = threading.Event(), threading.Event()
         self.addCleanup(go_on.set)
 
@@ -116,7 +116,7 @@ class TestTogether(base.TestCase):
         go_on.set()
         self.assertIsNone(working.exception(600))
 
-    def test_several_work_at_a_time_if_they_may(self):
+    def test_batches_run_at_a_time_up_to_the_limit(self):
         both = threading.Barrier(2)
         jointly = batching.GroupCommit(
             lambda items: both.wait(600), at_once=2)
@@ -211,7 +211,7 @@ class TestTaskQueue(base.TestCase):
             self.threads.share = share
         self.assertRaises(StopIteration, watch[0])
 
-    def test_outcome_is_that_of_the_function(self):
+    def test_task_has_the_outcome_of_its_function(self):
         self.queue()
         good = self.add('a')
         bad = self.tasks.submit(batching.Place(), [].pop)
@@ -220,7 +220,7 @@ class TestTaskQueue(base.TestCase):
         self.assertIsNone(good.result(0))
         self.assertIsInstance(bad.exception(0), IndexError)
 
-    def test_only_so_many_run_and_the_next_one_follows(self):
+    def test_task_starts_when_a_place_is_free(self):
         self.queue(places=2)
         for name in 'abc':
             self.add(name)
@@ -251,7 +251,7 @@ class TestTaskQueue(base.TestCase):
         self.assertEqual(['a1', 'b1', 'a2', 'c1', 'b2', 'c2'],
                          sorted(self.ran, key=self.ran.index))
 
-    def test_lane_with_a_heavy_task_leaves_places_to_others(self):
+    def test_lane_with_a_heavy_task_has_a_single_place(self):
         self.queue(places=4)
         self.add('a', 'flood', weight=1000)
         self.add('b', 'flood', weight=1000)
@@ -273,7 +273,7 @@ class TestTaskQueue(base.TestCase):
 
         return batching.Place('flood', {}, weight), work
 
-    def test_large_task_pauses_for_small_ones_of_other_lanes(self):
+    def test_large_task_pauses_for_small_tasks_of_other_lanes(self):
         self.queue()
         self.add('x', 'other')
         self.tasks.submit(*self.working(0.1))
@@ -281,7 +281,7 @@ class TestTaskQueue(base.TestCase):
 
         self.assertEqual(['x', 0.2], [self.ran[0], round(self.ran[1], 9)])
 
-    def test_pause_after_a_long_wait_is_one_second(self):
+    def test_pause_after_a_long_wait_is_bounded(self):
         self.queue()
         self.tasks.submit(*self.working(0.9))
         self.add('x', 'other')
@@ -289,7 +289,7 @@ class TestTaskQueue(base.TestCase):
 
         self.assertAlmostEqual(1.0, self.ran[0])
 
-    def test_large_task_pauses_for_nobody_else(self):
+    def test_large_task_does_not_pause_for_its_lane_or_large_tasks(self):
         self.queue()
         self.add('own', 'flood')
         self.add('large', 'other', weight=20)
@@ -325,7 +325,7 @@ class TestTaskQueue(base.TestCase):
 
         self.assertEqual(0.0, self.threads.now_s)
 
-    def test_tasks_with_a_key_run_one_after_the_other(self):
+    def test_tasks_with_a_key_run_in_sequence(self):
         self.queue(places=8)
         for name in 'abc':
             self.add(name, key='instance')
@@ -337,14 +337,14 @@ class TestTaskQueue(base.TestCase):
         self.finish('b')
         self.assertEqual(['x', 'c'], self.started())
 
-    def test_key_has_as_many_tasks_as_it_may(self):
+    def test_tasks_of_a_key_are_limited(self):
         self.queue(places=8)
         for name in 'abc':
             self.add(name, key='build', most=2)
 
         self.assertEqual(['a', 'b'], self.started())
 
-    def test_task_that_waits_for_two_keys_stops_neither(self):
+    def test_task_with_two_keys_blocks_no_other_task(self):
         self.queue(places=8)
         self.add('a', key='one')
         self.add('b', key='two')
@@ -378,7 +378,7 @@ class TestTaskQueue(base.TestCase):
              for each in flood])
         self.assertIsNone(other.result(0))
 
-    def test_tasks_that_wait_lose_their_places(self):
+    def test_waiting_tasks_free_their_places(self):
         self.queue(places=2)
         for name in 'abcd':
             self.add(name)
@@ -387,7 +387,7 @@ class TestTaskQueue(base.TestCase):
 
         self.assertEqual(['a', 'b', 'c', 'd'], self.started())
 
-    def test_process_that_is_busy_lets_one_more_run_at_a_time(self):
+    def test_busy_process_starts_a_single_task_more(self):
         self.queue(places=2)
         for name in 'abcd':
             self.add(name)
@@ -396,7 +396,7 @@ class TestTaskQueue(base.TestCase):
 
         self.assertEqual(['a', 'b', 'c'], self.started())
 
-    def test_only_so_many_wait_for_something_outside(self):
+    def test_waiting_tasks_are_limited(self):
         self.queue(places=1)
         for name in 'abcdefgh':
             self.add(name)
@@ -407,7 +407,7 @@ class TestTaskQueue(base.TestCase):
         self.finish('a')
         self.assertEqual(['b', 'c', 'd', 'e'], self.started())
 
-    def test_executor_that_was_shut_down_is_the_outcome(self):
+    def test_error_of_the_executor_is_the_outcome(self):
         def submit(function, *args):
             raise RuntimeError('shut down')
 
@@ -419,7 +419,7 @@ class TestTaskQueue(base.TestCase):
 
 class TestQueueExecutor(base.TestCase):
 
-    def test_lanes_have_limited_tasks_and_others_go_on(self):
+    def test_tasks_above_the_limit_of_the_lane_complete(self):
         threads = Threads()
         executor = batching.QueueExecutor(
             threads, 1, threads, lambda value: value)
@@ -449,7 +449,7 @@ class TestQueueExecutor(base.TestCase):
         self.assertIn('tasks in progress', logs.output[0])
         self.assertTrue(waits.cancelled() or done)
 
-    def test_shutdown_waits_for_the_tasks_that_have_not_started(self):
+    def test_shutdown_waits_for_queued_tasks(self):
         executor = batching.QueueExecutor(
             futures.ThreadPoolExecutor(8), 1, clock.Clock())
         results = [executor.submit(int, '7') for _ in range(5)]
@@ -458,7 +458,7 @@ class TestQueueExecutor(base.TestCase):
 
         self.assertEqual([7] * 5, [each.result(0) for each in results])
 
-    def test_what_has_not_started_is_cancelled_at_the_end(self):
+    def test_shutdown_without_a_wait_cancels_queued_tasks(self):
         threads = Threads()
         executor = batching.QueueExecutor(threads, 1, threads)
         begun, waits = executor.submit(int), executor.submit(int)

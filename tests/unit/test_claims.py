@@ -29,7 +29,7 @@ class TestLoad(base.TestCase):
             f'{name} = {value}\n' for name, value in options.items()))
         return claims.load(loader.load(files=[str(path)], dirs=[]), Parts)
 
-    def test_store_is_the_one_that_is_named(self):
+    def test_configured_store_is_loaded(self):
         self.assertIsInstance(self.load(store='memory'), memory.MemoryClaims)
 
     def test_default_is_sql(self):
@@ -37,13 +37,13 @@ class TestLoad(base.TestCase):
 
         self.assertIsInstance(store, sql.SQLClaims)
 
-    def test_store_that_is_not_installed_is_an_error(self):
+    def test_unknown_store_is_refused_with_the_installed_stores(self):
         error = self.assertRaises(
             exception.PluginNotFound, self.load, store='stone')
 
         self.assertIn('memory, placement, sql', str(error))
 
-    def test_store_that_promises_less_is_an_error(self):
+    def test_store_without_a_required_capability_is_refused(self):
         error = self.assertRaises(
             exception.ConfigurationInvalid, self.load, store='memory',
             require='atomic, shared, Durable')
@@ -52,12 +52,12 @@ class TestLoad(base.TestCase):
         self.assertIn('shared and durable', error.detail)
         self.assertNotIn('atomic', error.detail)
 
-    def test_store_that_promises_enough_is_loaded(self):
+    def test_store_with_the_required_capabilities_is_loaded(self):
         self.load(store='memory', require='ATOMIC')
         self.load(connection='sqlite:////nowhere/claims.db',
                   require='atomic, durable, shared')
 
-    def test_promise_that_no_store_knows_is_an_error(self):
+    def test_unknown_capability_is_refused_with_the_capabilities(self):
         error = self.assertRaises(
             exception.ConfigurationInvalid, self.load, store='memory',
             require='fast')

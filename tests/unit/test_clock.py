@@ -36,7 +36,7 @@ class TestClock(base.TestCase):
 
         self.assertGreaterEqual(self.clock.monotonic() - before, 0.001)
 
-    def test_lock_is_held_by_one(self):
+    def test_held_lock_is_not_acquired(self):
         lock = self.clock.lock()
         with lock:
             self.assertTrue(lock.locked())
@@ -50,7 +50,7 @@ class TestClock(base.TestCase):
         event.set()
         self.assertTrue(event.wait())
 
-    def test_semaphore_is_held_by_as_many_as_it_is_made_for(self):
+    def test_semaphore_is_acquired_up_to_its_value(self):
         semaphore = self.clock.semaphore(2)
 
         self.assertEqual([True, True, False], [
@@ -80,7 +80,7 @@ class TestDeadline(base.TestCase):
         self.assertEqual(1.0, deadline.remaining_s(1.0))
         self.assertEqual(-2.0, deadline.late_s)
 
-    def test_nothing_remains_after_the_deadline(self):
+    def test_no_time_remains_after_the_deadline(self):
         ticks = Ticks()
         deadline = clock.Deadline(ticks, 5.0)
         ticks.now += 6.0

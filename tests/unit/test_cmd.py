@@ -9,7 +9,7 @@ from tests.unit import base
 
 class TestCmd(base.TestCase):
 
-    def test_processes_use_threads_and_hear_nothing_of_eventlet(self):
+    def test_processes_use_threads_without_warnings_of_eventlet(self):
         self.assertEqual('threading\n', self.run_code(
             'import cellsched.cmd\n'
             'from oslo_service import backend\n'
@@ -23,7 +23,7 @@ class TestCmd(base.TestCase):
             'import numpy\n'
             'print(len(os.listdir("/proc/self/task")))\n'))
 
-    def test_threads_of_numpy_are_those_that_were_asked_for(self):
+    def test_configured_threads_of_numpy_stay(self):
         self.assertEqual('2\n', self.run_code(
             'import os\n'
             'import cellsched.cmd\n'

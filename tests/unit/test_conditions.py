@@ -24,7 +24,7 @@ class TestConditions(base.TestCase):
         logger.addHandler(handler)
         self.conditions = conditions.Conditions(logger, self.clock.monotonic)
 
-    def test_condition_is_logged_once_and_its_end_has_its_number(self):
+    def test_condition_is_logged_once_and_its_end_with_the_count(self):
         for _ in range(216):
             self.conditions.occur(CELL, 'it took too long')
             self.clock.advance(0.5)
@@ -38,7 +38,7 @@ class TestConditions(base.TestCase):
               'times', False)], self.lines)
         self.assertNotIn(CELL, self.conditions)
 
-    def test_condition_that_returns_is_logged_again(self):
+    def test_recurring_condition_is_logged_again(self):
         for _ in range(2):
             self.conditions.occur(CELL)
             self.conditions.end(CELL)
@@ -55,7 +55,7 @@ class TestConditions(base.TestCase):
             [('ERROR', f'{CELL}: OSError: a', True),
              ('ERROR', f'{CELL}: ValueError: c', True)], self.lines)
 
-    def test_kinds_of_errors_that_are_logged_are_bounded(self):
+    def test_logged_kinds_of_errors_are_bounded(self):
         for number in range(100):
             self.conditions.occur(CELL, type(f'E{number}', (Exception,), {})())
 
@@ -69,7 +69,7 @@ class TestConditions(base.TestCase):
 
         self.assertNotIn('secret', str(self.lines))
 
-    def test_conditions_that_are_not_replaced_have_ended(self):
+    def test_conditions_missing_from_the_replacement_end(self):
         self.conditions.replace({'a': 'x', 'b': 'x'})
         self.conditions.replace({'b': 'x', 'c': 'x'})
 

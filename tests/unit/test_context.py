@@ -35,7 +35,7 @@ class TestRequestContext(base.TestCase):
                          cell_context.get_logging_values())
         self.assertEqual(self.context.request_id, cell_context.request_id)
 
-    def test_aiming_leaves_the_original_as_it_is(self):
+    def test_aiming_does_not_change_the_original(self):
         cell_context = self.context.for_cell(CELL)
         cell_context.for_cell(None)
         cell_context.project_id = 'other'
@@ -58,7 +58,7 @@ class TestRequestContext(base.TestCase):
 
         self.assertIs(self.context, oslo_context.get_current())
 
-    def test_admin_is_one_and_has_a_request_of_its_own(self):
+    def test_each_admin_context_has_its_own_request_id(self):
         self.assertTrue(context.admin().is_admin)
         self.assertNotEqual(
             context.admin().request_id, context.admin().request_id)

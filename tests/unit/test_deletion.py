@@ -173,7 +173,7 @@ class TestConcurrentCalls(DeletionCase):
         self.assertEqual([], self.recorded())
         self.assertGone()
 
-    def test_calls_that_wait_together_fail_together(self):
+    def test_each_waiting_call_gets_its_own_error(self):
         released = threading.Event()
         released.set()
         gone = session.Database(
@@ -192,7 +192,7 @@ class TestConcurrentCalls(DeletionCase):
                          set(map(type, errors)))
         self.assertEqual(CALLS, len(set(map(id, errors))))
 
-    def test_call_during_another_one_returns(self):
+    def test_nested_deletion_of_a_server_succeeds(self):
         self.on_host()
         self.first = self.again
 

@@ -54,7 +54,7 @@ def spec():
 
 class TestOptions(EmbeddedTestCase):
 
-    def test_options_are_registered_beside_those_of_the_service(self):
+    def test_registration_keeps_the_options_of_the_service(self):
         conf = cfg.ConfigOpts()
         conf.register_opts([
             cfg.StrOpt('host', default='theirs'), cfg.StrOpt('pit')])
@@ -81,7 +81,7 @@ class TestOptions(EmbeddedTestCase):
         self.assertEqual(self.url('claims'), conf.claims.connection)
         self.assertEqual(7.0, conf.conductor.build_lease)
 
-    def test_option_that_there_is_not_is_refused(self):
+    def test_unknown_option_and_bad_value_are_refused(self):
         for wrong in {'build_leese': 7}, {'build_lease': 'long'}, {
                 'build_lease': object()}:
             error = self.assertRaises(
@@ -149,7 +149,7 @@ class TestOptions(EmbeddedTestCase):
 
         self.assertIn('is not registered', str(error))
 
-    def test_two_configurations_have_nothing_in_common(self):
+    def test_configurations_are_independent(self):
         first, second = self.conf(quota={'cores': 1}), self.conf()
 
         self.assertEqual(1, first.quota.cores)
@@ -169,7 +169,7 @@ class TestCreateSchemas(EmbeddedTestCase):
         parts.claims.check()
         cell.SCHEMA.check(parts.databases.get(self.url('cell0'), 'cell'))
 
-    def test_one_url_in_place_of_several_is_refused(self):
+    def test_text_in_place_of_a_list_of_urls_is_refused(self):
         error = self.assertRaises(
             exception.InvalidField, embedding.create_schemas, self.conf(),
             self.url('cell0'))
@@ -194,12 +194,12 @@ class TestEmbeddedConductor(EmbeddedTestCase):
         for function, _ in made.periodic:
             function()
 
-    def test_compute_versions_are_asked_for_where_that_is_configured(self):
+    def test_automatic_compute_version_adds_a_periodic_function(self):
         made = self.make(upgrade_levels={'compute': 'auto'})
 
         self.assertEqual(6, len(made.periodic))
 
-    def test_nothing_is_left_when_it_is_closed(self):
+    def test_closed_conductor_has_no_threads(self):
         before = threading.enumerate()
         with self.make() as made:
             made.mappings.create_cell(
@@ -213,7 +213,7 @@ class TestEmbeddedConductor(EmbeddedTestCase):
         self.assertEqual([], [
             each for each in threading.enumerate() if each not in before])
 
-    def test_parts_that_are_handed_over_stay_open(self):
+    def test_given_parts_stay_open(self):
         self.make()
         claims = memory.MemoryClaims()
         parts = embedding.Components(self.conf(), claims=claims)
@@ -225,7 +225,7 @@ class TestEmbeddedConductor(EmbeddedTestCase):
         self.assertIs(claims, made.parts.claims)
         self.assertEqual([], made.mappings.cells())
 
-    def test_database_that_is_not_named_is_refused(self):
+    def test_configuration_without_a_database_is_refused(self):
         error = self.assertRaises(
             exception.ConfigurationInvalid, embedding.EmbeddedConductor,
             embedding.configuration('', f'local://{self.world}/api'))
@@ -581,7 +581,7 @@ class TestMappings(EmbeddedTestCase):
         self.assertEqual(
             ('a1', cell.uuid), (found.host, found.cell_mapping.uuid))
 
-    def test_server_that_is_not_known_is_left_out(self):
+    def test_unknown_server_has_no_mapping(self):
         self.assertEqual({}, self.mappings.instances([str(uuid.uuid4())]))
 
     def test_cell_has_its_uuid_in_lower_case(self):

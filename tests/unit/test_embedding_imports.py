@@ -27,7 +27,7 @@ TIMEOUT_S = 600
 
 class TestImport(base.TestCase):
 
-    def test_import_starts_nothing_and_registers_nothing(self):
+    def test_import_starts_no_thread_and_registers_no_option(self):
         done = subprocess.run(
             [sys.executable, '-W', 'ignore', '-c', PROGRAM], check=True,
             capture_output=True, text=True, timeout=TIMEOUT_S)

@@ -118,13 +118,13 @@ class TestErrors(base.TestCase):
     def throw(self, error):
         raise error
 
-    def test_a_message_is_taken_as_it_is(self):
+    def test_message_is_not_formatted(self):
         error = exception.Invalid('100% of %(it)s')
 
         self.assertEqual('100% of %(it)s', str(error))
         self.assertEqual('100% of %(it)s', error.format_message())
 
-    def test_field_that_it_has_not_is_an_attribute_error(self):
+    def test_missing_field_is_an_attribute_error(self):
         self.assertFalse(hasattr(exception.NotFound(), 'uuid'))
 
     def test_text_for_users_has_no_host_and_no_url(self):
@@ -174,7 +174,7 @@ class TestErrors(base.TestCase):
                 self.assertEqual('No valid host was found. All are full.',
                                  exception.user_text(form))
 
-    def test_kind_of_a_remote_error_is_that_of_the_local_one(self):
+    def test_text_of_a_remote_error_equals_the_local_text(self):
         for error in made():
             for form in forms(error):
                 if type(error) in ERRORS and not error.safe:

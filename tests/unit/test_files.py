@@ -19,7 +19,7 @@ class TestCheck(base.TestCase):
         self.assertIn(str(self.path), str(error))
         return str(error)
 
-    def test_file_and_link_to_it_are_accepted(self):
+    def test_file_and_symbolic_link_are_accepted(self):
         self.path.write_text('')
         files.check('[a] b', self.path)
         link = self.path.with_name('link')
@@ -37,7 +37,7 @@ class TestCheck(base.TestCase):
         os.mkfifo(self.path)
         self.assertIn('is not a file', self.refused())
 
-    def test_path_that_no_file_can_have_is_refused(self):
+    def test_path_with_a_null_character_is_refused(self):
         self.path = 'a\0b'
         self.refused()
 

@@ -74,19 +74,19 @@ class TestHints(base.TestCase):
         self.filters = installed()
         self.hosts = builders.hosts(20, stats='{"a": 5}')
 
-    def asked(self, hint, values):
+    def query(self, hint, values):
         return builders.request(hints={**BESIDE.get(hint, {}), hint: values})
 
     def ask(self, hint, values):
-        plugin, request = self.filters[hint], self.asked(hint, values)
+        plugin, request = self.filters[hint], self.query(hint, values)
         self.assertTrue(plugin.applies(request))
         list(plugin.located(request))
         return plugin.keep(self.hosts, request)
 
-    def test_every_hint_of_these_filters_is_asked(self):
+    def test_hostile_values_are_for_known_hints(self):
         self.assertEqual(set(), REFUSED.keys() - self.filters.keys())
 
-    def test_no_filter_reads_a_hint_that_is_not_for_users(self):
+    def test_no_filter_reads_an_internal_hint(self):
         for hint in self.filters:
             self.assertRegex(hint, '^[a-z]')
 
@@ -109,10 +109,10 @@ class TestHints(base.TestCase):
                 mask = self.ask('query', [json.dumps(query)])
                 self.assertEqual(1, len(set(mask.tolist())))
 
-    def test_same_server_a_hundred_thousand_times_is_one(self):
+    def test_repeated_server_in_a_hint_is_located_once(self):
         for hint, expected in ('different_host', True), ('same_host', False):
             plugin = self.filters[hint]
-            request = self.asked(hint, [SERVER] * 100_000)
+            request = self.query(hint, [SERVER] * 100_000)
             self.assertEqual([SERVER], list(plugin.located(request)))
             self.assertEqual([expected] * 20,
                              plugin.keep(self.hosts, request).tolist())

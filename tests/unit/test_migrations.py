@@ -49,7 +49,7 @@ class TestMoving(mover.MoverTestCase):
         self.assertEqual(['u', migrations.consumer('u')],
                          migrations.consumers(['u']))
 
-    def test_move_that_is_given_up_leaves_the_server_as_it_was(self):
+    def test_aborted_migration_restores_the_server_and_its_claims(self):
         move = self.accept()
         for first in (True, False):
             self.assertEqual(first, self.abort(move))
@@ -62,7 +62,7 @@ class TestMoving(mover.MoverTestCase):
             self.assertIsNotNone(connection.scalar(
                 sa.select(models.migrations.c.updated_at)))
 
-    def test_move_of_a_server_that_stays_is_told_of_once(self):
+    def test_abort_is_notified_once(self):
         move, calls = self.accept(), []
         for _ in range(2):
             self.migrations.abort(
@@ -73,7 +73,7 @@ class TestMoving(mover.MoverTestCase):
             'Migration of instance failed: an error that operators find in '
             'the logs.', self.fault)
 
-    def test_server_that_is_being_deleted_has_failed_of_nothing(self):
+    def test_abort_during_a_deletion_has_no_fault_or_notification(self):
         move, calls = self.accept(), []
         self.delete()
 
@@ -97,7 +97,7 @@ class TestMoving(mover.MoverTestCase):
         self.assertEqual(('Error', self.clock.now()),
                          (row.message, row.finish_time))
 
-    def test_move_that_went_on_is_not_given_up(self):
+    def test_migration_in_another_state_is_not_aborted(self):
         move = self.accept()
 
         self.assertFalse(self.abort(move, [server_moves.ACCEPTED]))
@@ -105,7 +105,7 @@ class TestMoving(mover.MoverTestCase):
         self.assertState('active', 'resize_prep', 'host1')
         self.assertEqual({'own': 'host1', 'move': 'host2'}, self.places)
 
-    def test_server_that_has_gone_is_not_taken_back(self):
+    def test_moved_migration_is_not_aborted(self):
         move = self.accept()
         self.end(move, server_moves.MOVED)
 
@@ -113,7 +113,7 @@ class TestMoving(mover.MoverTestCase):
 
         self.assertEqual({'own': 'host1', 'move': 'host2'}, self.places)
 
-    def test_late_one_takes_nothing_from_the_next_move(self):
+    def test_late_end_of_a_migration_keeps_the_next_migration(self):
         move = self.accept()
         self.end(move)
         self.transit('revert_migrate')
@@ -161,7 +161,7 @@ class TestMoving(mover.MoverTestCase):
         self.assertEqual({False}, {*seen})
         self.assertLess(2, len(seen))
 
-    def test_store_that_fails_leaves_the_move_to_be_finished_later(self):
+    def test_migration_is_finished_after_a_failed_transfer(self):
         move = self.accept()
         self.end(move, server_moves.MOVED)
         down = self.patch('transfer', failing)
@@ -174,7 +174,7 @@ class TestMoving(mover.MoverTestCase):
 
         self.assertEqual({'own': 'host2'}, self.places)
 
-    def test_store_that_fails_leaves_the_claims_of_an_aborted_move(self):
+    def test_claims_of_an_aborted_migration_are_released_later(self):
         move = self.accept()
         down = self.patch('release', failing)
         self.assertRaises(exception.DatabaseUnreachable, self.abort, move)
@@ -208,7 +208,7 @@ class TestMoving(mover.MoverTestCase):
         self.assertIn(following[1].uuid,
                       self.claims.claims_of([following[1].uuid]))
 
-    def test_claim_that_comes_after_the_end_is_given_back(self):
+    def test_claim_of_an_ended_migration_is_released(self):
         move = self.accept()
         self.end(move)
         self.transit('revert_migrate')
@@ -227,7 +227,7 @@ class TestMoving(mover.MoverTestCase):
             self.assertEqual(first, self.migrations.finish(self.cell, move))
             self.assertEqual({'own': 'host2'}, self.places)
 
-    def test_deleted_server_holds_nothing_in_any_name(self):
+    def test_abort_releases_all_claims_of_a_deleted_server(self):
         move = self.accept()
         self.delete()
         self.terminate()
@@ -237,7 +237,7 @@ class TestMoving(mover.MoverTestCase):
 
         self.assertEqual({}, self.places)
 
-    def test_nothing_follows_a_server_that_was_deleted(self):
+    def test_finish_releases_all_claims_of_a_deleted_server(self):
         move = self.accept()
         self.end(move, server_moves.MOVED)
         self.delete()
@@ -293,7 +293,7 @@ class TestWithdrawal(base.TestCase):
 
         self.assertEqual((None, self.node), self.holds())
 
-    def test_server_with_new_claims_keeps_them(self):
+    def test_server_keeps_its_new_claims(self):
         for is_due, other in (True, None), (False, self.node):
             with self.subTest(is_due=is_due):
                 def look(is_due=is_due):

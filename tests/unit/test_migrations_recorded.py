@@ -40,7 +40,7 @@ class TestRecorded(mover.MoverTestCase):
         return self.migrations.abort(
             self.cell, move, exception.NoValidHost(reason='Full.'), **options)
 
-    def test_fault_says_who_gave_up_and_what_failed(self):
+    def test_fault_has_the_host_and_the_reason(self):
         move = self.begin()
         self.clock.advance(7)
 
@@ -55,7 +55,7 @@ class TestRecorded(mover.MoverTestCase):
         self.migrations.abort(self.cell, self.accept(), KeyError('x'))
         self.assertIn('Migration of instance failed', self.fault)
 
-    def test_move_that_is_given_up_ends_at_that_time(self):
+    def test_abort_records_its_time(self):
         move = self.begin()
         self.clock.advance(7)
 
@@ -69,7 +69,7 @@ class TestRecorded(mover.MoverTestCase):
             self.actions())
         self.assertEqual(self.clock.now(), self.row.updated_at)
 
-    def test_move_that_is_given_up_is_named_in_the_log_once(self):
+    def test_abort_is_logged_once(self):
         move = self.begin()
 
         for _ in range(2):
@@ -78,20 +78,20 @@ class TestRecorded(mover.MoverTestCase):
             self.assertEqual(1, self.logs.output.count(
                 f'[instance: {self.uuid}] Aborted the migration: '))
 
-    def test_server_goes_back_as_it_is_told(self):
+    def test_reverted_rebuild_restores_the_server(self):
         move = self.begin(server_moves.REBUILD)
 
         self.abort(move, revert='revert_rebuild')
 
         self.assertState('active', None, 'host1')
 
-    def test_server_whose_rebuild_failed_is_in_error_where_it_is(self):
+    def test_server_with_a_failed_rebuild_is_in_error_on_its_host(self):
         self.abort(self.begin(server_moves.REBUILD))
 
         self.assertState('error', None, 'host1')
         self.assertEqual({'own': 'host1'}, self.places)
 
-    def test_server_that_has_gone_is_moved_at_that_time(self):
+    def test_finish_records_its_time(self):
         move = self.begin()
         self.end(move, server_moves.MOVED)
         self.clock.advance(7)
@@ -106,7 +106,7 @@ class TestRecorded(mover.MoverTestCase):
             self.actions())
         self.assertEqual({'own': 'host2'}, self.places)
 
-    def test_server_that_stays_keeps_its_claim_and_is_done(self):
+    def test_rebuilt_server_keeps_its_claim(self):
         move = self.begin(server_moves.REBUILD)
         self.end(move, server_moves.MOVED)
         # Of a scheduler that nobody waited for any more.
@@ -120,7 +120,7 @@ class TestRecorded(mover.MoverTestCase):
         self.assertEqual(
             (None, self.clock.now()), self.actions()['rebuild'])
 
-    def test_move_that_is_not_known_ends_nothing(self):
+    def test_unknown_migration_changes_no_row(self):
         move = server_moves.Migration(
             'unknown', self.uuid, server_moves.MIGRATION,
             source_compute='host1')
@@ -143,17 +143,17 @@ class TestSettled(mover.MoverTestCase):
         self.migrations.release_ended(self.cell, move)
         return self.places
 
-    def test_server_that_moves_keeps_both_places(self):
+    def test_moving_server_keeps_its_claims_of_two_hosts(self):
         self.assertEqual({'own': 'host1', 'move': 'host2'},
                          self.settle(self.accept()))
 
-    def test_server_that_does_not_move_keeps_its_own(self):
+    def test_moved_claim_is_released_after_the_end(self):
         move = self.accept()
         self.end(move)
 
         self.assertEqual({'own': 'host1'}, self.settle(move))
 
-    def test_server_that_is_not_there_keeps_none(self):
+    def test_deleted_server_keeps_no_claim(self):
         move = self.accept()
         self.delete()
         self.terminate()

@@ -58,7 +58,7 @@ class TestObjects(base.TestCase):
             {name for name in objects.__all__
              if inspect.isclass(getattr(objects, name))})
 
-    def test_registry_is_apart_from_that_of_host_applications(self):
+    def test_registry_is_separate_from_host_applications(self):
         theirs = ovo.VersionedObjectRegistry.obj_classes()
 
         for name in self.classes:

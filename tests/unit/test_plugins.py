@@ -34,7 +34,7 @@ class TestPlugins(base.TestCase):
         for namespace in kinds.values():
             self.assertNotEqual([], plugins.names(namespace))
 
-    def test_names_are_sorted_and_nothing_is_imported_for_them(self):
+    def test_names_are_sorted_without_an_import(self):
         self.install(B='antigravity:x', A='tests.none:x')
 
         self.assertEqual(['A', 'B'], plugins.names(NAMESPACE))
@@ -45,7 +45,7 @@ class TestPlugins(base.TestCase):
 
         self.assertIs(filters.Filter, plugins.load(NAMESPACE, 'A'))
 
-    def test_plugin_of_a_package_that_is_not_remembered_is_found(self):
+    def test_plugin_of_a_new_package_is_found(self):
         self.assertNotIn('NewFilter', plugins.names(plugins.FILTERS))
         directory = self.temporary_directory()
         package = directory / 'new_filter-1.dist-info'
@@ -59,7 +59,7 @@ class TestPlugins(base.TestCase):
         self.assertIs(filters.Filter, plugins.load(
             plugins.FILTERS, 'NewFilter'))
 
-    def test_unknown_name_is_an_error_that_lists_the_names(self):
+    def test_unknown_name_is_refused_with_the_names(self):
         self.install(A='cellsched.filters.base:Filter', B='tests.none:x')
 
         error = self.assertRaises(
@@ -68,7 +68,7 @@ class TestPlugins(base.TestCase):
         self.assertEqual(
             f'No plug-in C in {NAMESPACE}; expected one of A, B.', str(error))
 
-    def test_plugin_that_cannot_be_imported_is_an_error_that_says_why(self):
+    def test_failed_import_is_refused_with_the_reason(self):
         self.install(A='tests.none:x', B='cellsched.filters.base:None_')
 
         for name, why in ('A', 'tests.none'), ('B', 'None_'):
@@ -86,7 +86,7 @@ class TestPlugins(base.TestCase):
         self.assertRaises(
             exception.ConfigurationInvalid, plugins.load, NAMESPACE, 'A')
 
-    def test_every_error_of_a_module_is_one_line(self):
+    def test_error_of_a_module_is_a_single_line(self):
         for name, text in (
                 ('exits', 'raise SystemExit(3)'), ('odd', 'def ('),
                 ('long', 'raise ValueError("a\\nb")'),
@@ -121,7 +121,7 @@ class TestPlugins(base.TestCase):
 
         self.assertIn('which [some] option names', str(error))
 
-    def test_all_that_can_be_used_are_apart_from_those_that_cannot(self):
+    def test_usable_and_broken_plugins_are_separate(self):
         self.install(B='tests.unit.base:TestCase', C='tests.none:x',
                      A='cellsched.filters.base:Filter', D='no module at all',
                      E=self.module('leaves', 'raise SystemExit(3)'))
@@ -132,7 +132,7 @@ class TestPlugins(base.TestCase):
         self.assertEqual(['C', 'D', 'E'], list(broken))
         self.assertEqual(({}, {}), plugins.load_installed('cellsched.none'))
 
-    def test_plugin_of_another_kind_is_an_error_that_names_the_base(self):
+    def test_plugin_of_another_kind_is_refused_with_the_base(self):
         self.install(A='tests.unit.base:TestCase', B='cellsched.plugins:KINDS')
 
         for name in 'A', 'B':
@@ -143,7 +143,7 @@ class TestPlugins(base.TestCase):
             self.assertIn('cellsched.filters.base.Filter', str(error))
             self.assertIn(f'{NAMESPACE} {name}', str(error))
 
-    def test_abstract_class_is_an_error_that_names_its_methods(self):
+    def test_abstract_class_is_refused_with_its_methods(self):
         self.install(A='cellsched.filters.base:Filter')
 
         error = self.assertRaises(
@@ -153,7 +153,7 @@ class TestPlugins(base.TestCase):
         self.assertIn('[some] option: A: Filter does not implement keep; '
                       'expected a complete class', str(error))
 
-    def test_shipped_are_those_of_this_project(self):
+    def test_shipped_plugins_exclude_foreign_plugins(self):
         self.useFixture(fixtures.MonkeyPatch(
             'stevedore.ExtensionManager.ENTRY_POINT_CACHE', {
                 plugins.FILTERS: [metadata.EntryPoint(
@@ -183,7 +183,7 @@ class TestContained(base.TestCase):
         self.plugin = Leaving()
         self.contained = plugins.PluginProxy(self.plugin, 'Store', 'mine')
 
-    def test_it_is_as_the_plugin(self):
+    def test_proxy_passes_calls_and_attributes(self):
         self.assertEqual(5, self.contained.add(2, other=3))
         self.assertEqual(7, self.contained.limit)
         self.assertIsInstance(self.contained, Leaving)
@@ -191,7 +191,7 @@ class TestContained(base.TestCase):
         self.assertEqual(8, self.plugin.limit)
         self.assertFalse(hasattr(self.contained, 'nothing'))
 
-    def test_exit_of_a_plugin_is_an_error_that_names_it(self):
+    def test_exit_of_a_plugin_is_an_error_with_its_name(self):
         for left in SystemExit(1), BaseException('odd'):
             error = self.assertRaises(
                 exception.PluginFailed, self.contained.leave, left)
@@ -210,11 +210,11 @@ class TestContained(base.TestCase):
 
 class TestPath(base.TestCase):
 
-    def test_class_is_that_of_its_path(self):
+    def test_class_is_loaded_by_its_path(self):
         self.assertIs(filters.Filter, plugins.load_path(
             'cellsched.filters.base.Filter'))
 
-    def test_path_that_names_nothing_is_an_error_that_says_why(self):
+    def test_unknown_path_is_refused_with_the_reason(self):
         for path in ('cellsched.filters.base.Missing', 'nowhere.at.all.X',
                      'X', '', '.', 'a..b'):
             error = self.assertRaises(
@@ -224,7 +224,7 @@ class TestPath(base.TestCase):
             self.assertNotIn('Traceback', str(error))
             self.assertEqual(path, error.kwargs['field'])
 
-    def test_module_that_fails_is_an_error_that_says_why(self):
+    def test_failing_module_is_refused_with_the_reason(self):
         directory = self.temporary_directory()
         (directory / 'failing_plugin.py').write_text('1 / 0\n')
         sys.path.insert(0, str(directory))
@@ -246,7 +246,7 @@ class TestOptions(base.TestCase):
         self.conf.register_opt(cfg.IntOpt('limit', default=2), group='some')
         self.conf([], default_config_files=[], default_config_dirs=[])
 
-    def test_options_are_those_of_the_group(self):
+    def test_plugin_gets_the_options_of_its_group(self):
         for group, wanted, limit in (
                 ('DEFAULT', None, 1), ('some', 'some', 2)):
             plugin = type('Plugin', (), {'group': group})

@@ -21,7 +21,7 @@ class TestLoad(base.TestCase):
             conf.set_override(name, value, 'quota')
         return quota.load(conf, None)
 
-    def test_database_is_asked_by_default(self):
+    def test_default_driver_is_the_database_driver(self):
         self.assertIsInstance(self.load(), db.DbQuotaDriver)
 
     def test_drivers_have_novas_names(self):
@@ -29,7 +29,7 @@ class TestLoad(base.TestCase):
             self.assertIsInstance(
                 self.load(driver=name), noop.NoopQuotaDriver)
 
-    def test_unknown_driver_is_refused_with_those_that_there_are(self):
+    def test_unknown_driver_is_refused_with_the_drivers(self):
         exc = self.assertRaises(
             exception.PluginNotFound, self.load,
             driver='nova.quota.PlacementQuotaDriver')

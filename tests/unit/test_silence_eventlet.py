@@ -41,7 +41,7 @@ class TestImportWarnings(base.TestCase):
             with self.subTest(name=name, options=options):
                 self.run_python(*options, '-c', f'import {name}')
 
-    def test_a_host_applications_filters_are_as_they_were(self):
+    def test_import_keeps_the_warning_filters(self):
         self.assertEqual('True', self.run_python('-c', (
             # This one adds some of its own.
             'import numpy\n'
@@ -52,14 +52,14 @@ class TestImportWarnings(base.TestCase):
             'import cellsched.wiring.services\n'
             'print(before == warnings.filters)\n')).strip())
 
-    def test_nothing_is_patched(self):
+    def test_no_module_is_patched(self):
         self.assertEqual('[]', self.run_python('-c', (
             'import cellsched.wiring.services\n'
             'from eventlet import patcher\n'
             'print([name for name in ("os", "select", "socket", "thread", '
             '"time") if patcher.is_monkey_patched(name)])\n')).strip())
 
-    def test_processes_import_nothing_of_eventlet(self):
+    def test_processes_do_not_import_eventlet(self):
         self.assertEqual('[]', self.run_python('-c', (
             'import sys\n'
             'import cellsched.cmd.compute, cellsched.cmd.conductor, '

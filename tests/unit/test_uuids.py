@@ -15,12 +15,12 @@ ONE = '4b0f1d0c-93a5-4e7d-9a13-5a7a2a2bba0e'
 
 class TestCanonical(base.TestCase):
 
-    def test_forms_of_a_uuid_have_one_canonical_form(self):
+    def test_forms_of_a_uuid_have_a_single_canonical_form(self):
         for form in (ONE, ONE.upper(), ONE.replace('-', ''), f'{{{ONE}}}',
                      f'urn:uuid:{ONE.upper()}'):
             self.assertEqual(ONE, uuids.canonical(form))
 
-    def test_other_values_have_none(self):
+    def test_other_values_have_no_canonical_form(self):
         for value in ('', 'server', ONE[:-1], f'{ONE} ', f'{ONE}\n', None, 5,
                       uuid.UUID(ONE), ONE.encode(), '４' + ONE[1:],
                       ONE.replace('b', '_')):

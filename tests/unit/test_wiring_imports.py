@@ -106,7 +106,7 @@ class TestImports(services.ServiceTestCase):
                 f'{name}.'.startswith(f'{library}.')
                 for library in libraries)])
 
-    def test_agent_imports_nothing_that_reads_many_cells(self):
+    def test_agent_imports_no_reader_of_several_cells(self):
         names = self.imported('compute', cell=True)
 
         self.assertIn('cellsched.compute.agent', names)
@@ -142,7 +142,7 @@ class TestImports(services.ServiceTestCase):
             ['api', 'audit', 'compute', 'conductor', 'embedding', 'quota.db',
              'virt.fake'], names)
 
-    def test_command_imports_one_controller(self):
+    def test_command_imports_a_single_controller(self):
         names = self.imported_by('flavor', 'list')
 
         self.assertIn('cellsched.api.flavors', names)
@@ -160,7 +160,7 @@ class TestImports(services.ServiceTestCase):
             ['jsonschema', 'numpy', 'oslo_config', 'oslo_log',
              'oslo_messaging', 'sqlalchemy', 'yaml'], names)
 
-    def test_command_that_reads_cells_opens_no_transport_of_theirs(self):
+    def test_command_with_cells_imports_no_driver(self):
         samples.map_cell(self.api.database, samples.cell(
             'east', transport_url='rabbit://user:secret@127.0.0.1:1/',
             database_connection=self.cell.url))
@@ -173,7 +173,7 @@ class TestImports(services.ServiceTestCase):
                 self.assertIn('cellsched.cells.gather', names)
                 self.assertNoLibrary(DRIVERS, names)
 
-    def test_command_that_reads_servers_decides_nothing(self):
+    def test_server_list_imports_no_scheduler(self):
         names = self.imported_by('server', 'list')
 
         self.assertIn('cellsched.listing.servers', names)
@@ -182,7 +182,7 @@ class TestImports(services.ServiceTestCase):
             ['audit', 'conductor', 'host_manager', 'scheduler', 'virt.fake',
              'weighers'], names)
 
-    def test_command_that_lists_hosts_imports_no_other_service(self):
+    def test_host_list_imports_no_other_service(self):
         names = self.imported_by('host', 'list')
 
         self.assertIn('cellsched.scheduler.drivers.filter_scheduler', names)
@@ -191,7 +191,7 @@ class TestImports(services.ServiceTestCase):
              'embedding', 'quota.db', 'virt.fake'], names)
         self.assertNoLibrary(['os_traits', 'yaml'], names)
 
-    def test_command_that_lists_plugins_has_no_traits(self):
+    def test_plugin_list_imports_no_traits(self):
         names = self.imported_by('plugin', 'list')
 
         self.assertIn('cellsched.virt.fake', names)
