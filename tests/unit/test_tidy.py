@@ -69,7 +69,7 @@ class TestTree(base.TestCase):
     def test_sources_are_tidy(self):
         self.assertTidy(CHECKS_EVERYWHERE, '')
 
-    def test_packages_keep_to_themselves(self):
+    def test_product_is_tidy(self):
         self.assertTidy(CHECKS_OF_PRODUCT, 'cellsched/')
 
     def test_docstrings_have_few_pronouns(self):
@@ -79,6 +79,9 @@ class TestTree(base.TestCase):
 
             self.assertLessEqual(
                 tidy.pronouns(found), tidy.PRONOUNS_PER_100_WORDS_MAX)
+
+    def test_tests_are_named_by_facts(self):
+        self.assertTidy([tidy.riddles], 'tests/unit/')
 
     def test_few_imports_are_in_functions_each_with_its_reason(self):
         found = {(source.path, line, has_reason)
@@ -136,7 +139,7 @@ class TestTree(base.TestCase):
             source for source in self.present
             if source.path.startswith('cellsched/')])])
 
-    def test_unit_tests_stand_where_their_modules_stand(self):
+    def test_unit_tests_mirror_their_modules(self):
         self.assertTidy([tidy.far_test], 'tests/unit/', self.present_paths)
 
     def test_plugin_modules_are_entry_points_and_the_reverse(self):
@@ -148,7 +151,7 @@ class TestTree(base.TestCase):
         self.assertTidy([tidy.unsound_plugins], 'cellsched/',
                         self.entry_points, self.present_paths)
 
-    def test_tests_that_the_documentation_names_exist(self):
+    def test_tests_in_the_documentation_exist(self):
         self.assertEqual([], [
             f'{path.relative_to(tidy.ROOT)}: {complaint}'
             for path in tidy.files('.rst')
@@ -188,6 +191,17 @@ class TestChecks(base.TestCase):
 
         self.assertEqual(
             40.0, tidy.pronouns([tidy.Source('cellsched/a.py', text)]))
+
+    def test_name_of_a_test_without_a_subject_is_refused(self):
+        for text in ('class TestWhatGoes: pass\n',
+                     'def test_one_is_told(self): pass\n'):
+            self.assertComplains(tidy.riddles, 'tests/unit/api/a.py', text)
+            self.assertComplains(tidy.riddles, 'tests/unit/test_cmd.py', text)
+            self.assertAccepts(tidy.riddles, 'cellsched/api/a.py', text)
+        self.assertAccepts(
+            tidy.riddles, 'tests/unit/api/a.py',
+            'def _told(): pass\nclass TestMigration:\n'
+            '    def test_server_leaves_its_host_alone(self): pass\n')
 
     def test_alias_with_an_underscore_is_no_name(self):
         self.assertAccepts(tidy.underscored_aliases, 'a.py',
@@ -255,7 +269,7 @@ class TestChecks(base.TestCase):
         self.assertAccepts(
             tidy.headless, 'cellsched/a.py', licence + '"""It is."""\n')
 
-    def test_docstring_that_does_not_begin_with_the_thing_is_refused(self):
+    def test_docstring_with_a_question_word_first_is_refused(self):
         for text in ('"""What it is."""\n',
                      'class A:\n    """Who it is."""\n',
                      'class A:\n    def f(self):\n        """\n'
@@ -394,7 +408,7 @@ class TestChecks(base.TestCase):
                 """Do nothing."""
 
         class Derived(oslo_messaging.RPCDispatcher):
-            def _mine(self):
+            def _own(self):
                 """Do nothing."""
 
         self.assertNotEqual([], list(library_names.overridden(Overrides)))
@@ -453,7 +467,7 @@ class TestChecks(base.TestCase):
             ['# a comment', 'numpy>=1,<3 # BSD', 'Jinja2', 'PyYAML>=6'],
             read)])
 
-    def test_files_are_those_that_git_tracks_or_all_of_an_export(self):
+    def test_files_are_tracked_by_git_or_all_of_an_export(self):
         root = self.temporary_directory()
         for name in ('kept.py', 'deleted.py', 'text.rst', 'tried.py',
                      'build/made.py'):

@@ -37,7 +37,7 @@ class TestSettling(base.TestCase):
 
 class TestCellsDown(base.TestCase):
 
-    def test_down_cell_is_a_finding_without_those_of_its_servers(self):
+    def test_down_cell_is_the_only_finding_about_its_servers(self):
         self.running()
         # A leak, which only the cell knows.
         self.take(self.failed('cell1'), 'a1')

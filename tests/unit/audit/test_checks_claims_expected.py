@@ -225,7 +225,7 @@ class TestFindings(base.TestCase):
             claims=known.claims('pool', DISK_GB=1), shared=shared)
         self.assertFinds(claims=known.claims('pool'), shared=shared)
 
-    def test_right_claim_stays_when_a_wrong_one_is_released(self):
+    def test_right_claim_stays_after_the_release_of_a_wrong_claim(self):
         self.assertFinds(
             ('claim-second', Action.RECLAIM, 'holds a claim on gpu9 too', ''),
             rows={known.CELL: known.row(children=frozenset({'gpu0'}))},

@@ -112,7 +112,7 @@ class TestProviderConfig(base.TestCase):
             self.assertTraits()
         self.assertEqual('', self.logs.output)
 
-    def test_files_are_read_again_when_they_changed(self):
+    def test_changed_files_are_read_again(self):
         self.config.load()
         for text, traits in (
                 (provider('$COMPUTE_NODE', 'CUSTOM_A'), ['CUSTOM_A']),

@@ -837,7 +837,7 @@ class TestStalledMigrations(mover.MoverTestCase):
         self.assertEqual(server_moves.FINISHED, self.status(move))
         self.assertEqual([('migrate_out', 'host1')], self.sent())
 
-    def test_source_host_gets_the_message_again_while_it_is_up(self):
+    def test_source_host_gets_the_message_again_while_up(self):
         self.accept(ask=False, status=server_moves.FINISHED)
 
         for late_s, expected in ((DEADLINE_S + 1, [('migrate_out', 'host1')]),

@@ -305,7 +305,7 @@ class TestLargeBatches(HookedCase):
         self.assertIn('request is too large', str(error))
         self.assertEqual([], self.remaining_keys())
 
-    def test_consumer_of_too_many_providers_is_invalid(self):
+    def test_consumer_of_more_than_60_providers_is_invalid(self):
         with self.assertRaises(exception.InvalidField) as caught:
             self.store.claim([
                 claims.Claim('a', host, {'VCPU': 1})

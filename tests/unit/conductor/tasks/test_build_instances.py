@@ -285,7 +285,7 @@ class TestBuildInstances(base.TestCase):
         self.assertEqual(('building', 'scheduling', 2), (
             row.vm_state, row.task_state, row.build_attempts))
 
-    def test_agent_that_received_a_failed_cast_keeps_the_build(self):
+    def test_agent_with_a_timed_out_cast_keeps_the_build(self):
         for failure in oslo_messaging.MessagingTimeout(), ValueError():
             self.uuid = self.handed_on()
 

@@ -519,7 +519,7 @@ class TestBatch(base.TestCase):
 
 class TestPasses(base.TestCase):
 
-    def test_transient_errors_differ_from_permanent_ones(self):
+    def test_transient_errors_differ_from_permanent_errors(self):
         remote = type('DeadlineExceeded_Remote',
                       (exception.DeadlineExceeded,), {})
         for error, passing in (
