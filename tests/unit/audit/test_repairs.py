@@ -25,21 +25,14 @@ class TestFences(base.TestCase):
         for each in found:
             self.repairs.repair(each, facts)
 
-    def test_claim_of_a_rescheduled_server_stays(self):
-        uuid = self.failed()
-        self.take(uuid, 'a1')
+    def test_claim_of_a_rescheduled_or_requested_server_stays(self):
+        for change in (lambda uuid: self.map_to(uuid, None), self.request):
+            uuid = self.failed()
+            self.take(uuid, 'a1')
 
-        self.repair_late(uuid, lambda: self.map_to(uuid, None))
+            self.repair_late(uuid, lambda: change(uuid))
 
-        self.assertNotEqual({}, self.held(uuid))
-
-    def test_claim_of_a_server_with_a_new_request_stays(self):
-        uuid = self.failed()
-        self.take(uuid, 'a1')
-
-        self.repair_late(uuid, lambda: self.request(uuid))
-
-        self.assertNotEqual({}, self.held(uuid))
+            self.assertNotEqual({}, self.held(uuid))
 
     def test_claim_of_a_migration_of_an_undecided_server_stays(self):
         uuid = self.deleted()

@@ -94,19 +94,13 @@ class TestTraits(tests.TestCase):
 class TestInventory(tests.TestCase):
 
     def test_capacity_is_the_unreserved_total_times_the_ratio(self):
-        self.assertEqual(144, base.Inventory(
-            10, reserved=1, allocation_ratio=16.0).capacity)
-
-    def test_capacity_is_whole(self):
-        self.assertEqual(4, base.Inventory(3, allocation_ratio=1.5).capacity)
-
-    def test_capacity_has_no_binary_rounding_error(self):
-        # In floating point this product is 114.99999999999999.
-        self.assertEqual(
-            115, base.Inventory(100, allocation_ratio=1.15).capacity)
-
-    def test_capacity_is_never_below_zero(self):
-        self.assertEqual(0, base.Inventory(1, reserved=2).capacity)
+        for expected, inventory in (
+                (144, base.Inventory(10, reserved=1, allocation_ratio=16.0)),
+                (4, base.Inventory(3, allocation_ratio=1.5)),
+                # In floating point this product is 114.99999999999999.
+                (115, base.Inventory(100, allocation_ratio=1.15)),
+                (0, base.Inventory(1, reserved=2))):
+            self.assertEqual(expected, inventory.capacity)
 
     def test_amounts_keep_to_the_units(self):
         has = base.Inventory(100, min_unit=4, max_unit=8, step_size=2)

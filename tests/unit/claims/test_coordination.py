@@ -13,28 +13,11 @@ from cellsched import clock
 from cellsched.conf import opts
 from cellsched.testing import clock as fake_clock
 from tests.unit import base
+from tests.unit.claims import test_remote
 
 
 def start(function):
     threading.Thread(target=function, daemon=True).start()
-
-
-class CountingClock(clock.Clock):
-    """A clock that counts the waits for its events."""
-
-    def __init__(self):
-        self.waits = 0
-
-    def event(self):
-        event = super().event()
-        wait = event.wait
-
-        def counted(timeout):
-            self.waits += 1
-            return wait(timeout)
-
-        event.wait = counted
-        return event
 
 
 class TestProviderLocks(base.TestCase):
@@ -43,10 +26,10 @@ class TestProviderLocks(base.TestCase):
         super().setUp()
         self.url = f'file://{self.temporary_directory()}'
 
-    def make(self, url=None, contended='p', now=None):
+    def make(self, url=None, contended='p'):
         """Return the locks of a process that had a conflict at a provider."""
         locks = coordination.ProviderLocks(
-            now or clock.Clock(), self.url if url is None else url, start)
+            clock.Clock(), self.url if url is None else url, start)
         locks.note_conflict([contended])
         return locks
 
@@ -73,6 +56,7 @@ class TestProviderLocks(base.TestCase):
             return found
 
     def test_contended_provider_is_locked_until_the_write(self):
+        self.patch(coordination, 'WAIT_S', 60.0)
         locks = self.make()
         for _ in range(3):
             with locks.held(['p', 'q']):
@@ -90,18 +74,16 @@ class TestProviderLocks(base.TestCase):
             self.assertTrue(self.is_free())
 
     def test_lock_held_elsewhere_is_awaited_once(self):
-        self.patch(coordination, 'WAIT_S', 0.2)
-        holder = tooz.get_coordinator(self.url, b'holder')
-        holder.start()
-        self.addCleanup(holder.stop)
-        lock = holder.get_lock(b'cellsched-%d' % self.name())
-        self.assertTrue(lock.acquire(blocking=False))
-        now = CountingClock()
-        locks = self.make(now=now)
-        with locks.held(['p']), locks.held(['p']):
-            self.assertFalse(self.is_free())
-            self.assertEqual(1, now.waits)
-        lock.release()
+        waiting = test_remote.WaitingClock()
+        locks = coordination.ProviderLocks(
+            waiting, self.url, start=lambda hold: None)
+        locks.note_conflict(['p'])
+        until = waiting.monotonic() + coordination.WAIT_S
+
+        with locks.held(['p']):
+            self.assertEqual(until, waiting.monotonic())
+            with locks.held(['p']):
+                self.assertEqual(until, waiting.monotonic())
 
     def contended(self, locks, provider='p'):
         """Return for how many seconds a provider stays contended."""

@@ -300,27 +300,19 @@ class TestCast(base.StepTestCase):
         self.assertEqual('a1', self.holds(self.a1.uuid))
 
     def test_build_begun_in_spite_of_a_failed_cast_continues(self):
-        self.client('cell1').failure = ValueError()
-        cell = self.targets.database(self.cells['cell1'])
-        with cell.writer() as connection:
-            connection.execute(
-                sa.update(models.instances)
-                .where(models.instances.c.uuid == self.a1.uuid)
-                .values(host='a1', task_state='spawning'))
-
-        self.do(self.step(), self.batch)
-
-        self.assertEqual('building', self.row(self.a1.uuid).vm_state)
-        self.assertEqual('a1', self.holds(self.a1.uuid))
-        self.assertInError(self.a2, 'cell1')
+        self.check_continues(host='a1', task_state='spawning')
 
     def test_build_rescheduled_in_spite_of_a_failed_cast_continues(self):
+        self.check_continues(host=None, task_state=None)
+
+    def check_continues(self, **values):
+        """Check a build with a failed cast whose row has these values."""
         self.client('cell1').failure = ValueError()
         with self.targets.database(self.cells['cell1']).writer() as connection:
             connection.execute(
                 sa.update(models.instances)
                 .where(models.instances.c.uuid == self.a1.uuid)
-                .values(host=None, task_state=None))
+                .values(**values))
 
         self.do(self.step(), self.batch)
 
