@@ -46,7 +46,7 @@ class TestAggregateTypeAffinityFilter(
         hosts=strategies.hosts({'instance_type': st.sampled_from(
             ['small', 'large', 'small,large', '', ' tiny ,'])}),
         name=st.sampled_from(['small', 'large', 'tiny', '']))
-    def test_column_verdict_is_that_of_each_row(self, hosts, name):
+    def test_column_verdict_equals_row_verdicts(self, hosts, name):
         def passes(host, request):
             texts = [each.metadata['instance_type']
                      for each in host.aggregates
@@ -108,7 +108,7 @@ class TestAggregateInstanceExtraSpecsFilter(
             with self.subTest(specs=specs, metadata=metadata):
                 self.assertMatches(expected, specs, *metadata)
 
-    def test_request_without_specs_is_not_asked_about(self):
+    def test_request_without_specs_is_not_filtered(self):
         plugin = builders.plugin(self.plugin)
 
         for specs in ({}, {'hw:cpu_policy': 'dedicated'}):
@@ -135,7 +135,7 @@ class TestAggregateInstanceExtraSpecsFilter(
         specs=st.dictionaries(
             st.sampled_from(['a', SCOPE + 'a', 'b', 'hw:a', 'c']),
             st.sampled_from(['1', '>= 2', 's!= x', '<or> x <or> 2', ''])))
-    def test_column_verdict_is_that_of_each_row(self, hosts, specs):
+    def test_column_verdict_equals_row_verdicts(self, hosts, specs):
         def passes(host, request):
             for name, requirement in request.flavor.extra_specs.items():
                 if ':' in name and not name.startswith(SCOPE):

@@ -33,7 +33,7 @@ class TestAggregateImagePropertiesIsolation(
             [expected], builders.hosts(aggregates=[aggregates]),
             builders.request(image=image), **options)
 
-    def test_property_has_to_be_one_of_the_values(self):
+    def test_image_property_must_be_among_values_of_aggregates(self):
         for expected, image, *metadata in (
                 (True, {}, {'os': 'linux'}),
                 (True, None, {'os': 'linux'}),
@@ -81,7 +81,7 @@ class TestAggregateImagePropertiesIsolation(
         self.assertPasses(False, {'os': 'linux'}, {'os': 'windows'},
                           **{SEPARATOR: 'x'})
 
-    def test_rebuild_is_asked_about(self):
+    def test_runs_on_rebuild(self):
         self.assertTrue(self.plugin.run_on_rebuild)
 
     @hypothesis.given(
@@ -91,7 +91,7 @@ class TestAggregateImagePropertiesIsolation(
         image=st.dictionaries(
             st.sampled_from(['os', 'size', 'availability_zone', 'x']),
             st.sampled_from(['a', 'b', 1, True, False, 0, None, 'zone1'])))
-    def test_column_verdict_is_that_of_each_row(self, hosts, image):
+    def test_column_verdict_equals_row_verdicts(self, hosts, image):
         def passes(host, request):
             for each in host.aggregates:
                 for key in each.metadata:

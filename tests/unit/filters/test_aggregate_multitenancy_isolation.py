@@ -62,7 +62,7 @@ class TestAggregateMultiTenancyIsolation(
                 ['project', 'other', 'other, project', '']),
             'filter_tenant_id7': st.sampled_from(['project', 'third'])}),
         request=strategies.requests())
-    def test_column_verdict_is_that_of_each_row(self, hosts, request):
+    def test_column_verdict_equals_row_verdicts(self, hosts, request):
         def passes(host, request):
             texts = [text for each in host.aggregates
                      for key, text in each.metadata.items()

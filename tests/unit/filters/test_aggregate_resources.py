@@ -53,7 +53,7 @@ class TestAggregateRamFilter(_Case, base.TestCase):
 
     @hypothesis.given(hosts=strategies.hosts({'ram_allocation_ratio': RATIOS}),
                       request=strategies.requests())
-    def test_column_verdict_is_that_of_each_row(self, hosts, request):
+    def test_column_verdict_equals_row_verdicts(self, hosts, request):
         def passes(host, request):
             wanted, total = request.flavor.memory_mb, host.total_usable_ram_mb
             used = total - host.free_ram_mb
@@ -72,7 +72,7 @@ class TestAggregateCoreFilter(_Case, base.TestCase):
 
     @hypothesis.given(hosts=strategies.hosts({'cpu_allocation_ratio': RATIOS}),
                       request=strategies.requests())
-    def test_column_verdict_is_that_of_each_row(self, hosts, request):
+    def test_column_verdict_equals_row_verdicts(self, hosts, request):
         def passes(host, request):
             wanted, total = request.flavor.vcpus, host.vcpus_total
             offered = total * ratio(host, 'cpu_allocation_ratio')
@@ -93,7 +93,7 @@ class TestAggregateDiskFilter(_Case, base.TestCase):
     @hypothesis.given(
         hosts=strategies.hosts({'disk_allocation_ratio': RATIOS}),
         request=strategies.requests())
-    def test_column_verdict_is_that_of_each_row(self, hosts, request):
+    def test_column_verdict_equals_row_verdicts(self, hosts, request):
         def passes(host, request):
             flavor, total = request.flavor, host.total_usable_disk_gb * 1024
             wanted = flavor.swap + 1024 * (

@@ -21,7 +21,7 @@ class TestAvailabilityZoneFilter(filters.FilterSuite, base.TestCase):
         self.assertKeeps([False, True, False], hosts,
                          builders.request(availability_zone='west'))
 
-    def test_zone_that_no_host_is_in_rejects_all(self):
+    def test_zone_without_hosts_rejects_all_hosts(self):
         hosts = builders.hosts(availability_zone=['east', 'west'])
 
         for zone in ('north', 'EAST', 'east,west', '%', "' or 1"):
@@ -37,7 +37,7 @@ class TestAvailabilityZoneFilter(filters.FilterSuite, base.TestCase):
 
     @hypothesis.given(table=rows.ROWS, zone=strategies.sampled_from(
         [None, 'east', 'west', 'nova', 'north']))
-    def test_column_verdict_is_that_of_each_row(self, table, zone):
+    def test_column_verdict_equals_row_verdicts(self, table, zone):
         self.assertKeeps(
             [zone is None or row['availability_zone'] == zone
              for row in table],

@@ -12,7 +12,7 @@ from tests.unit.scheduler import toys
 
 class TestFilter(base.TestCase):
 
-    def test_name_is_that_of_the_class(self):
+    def test_name_is_name_of_class(self):
         plugin = builders.plugin(all_hosts.AllHostsFilter)
 
         self.assertEqual('AllHostsFilter', plugin.name)
@@ -21,7 +21,7 @@ class TestFilter(base.TestCase):
         self.assertRaises(
             TypeError, type('Partial', (filters.Filter,), {}), None)
 
-    def test_filter_asks_for_nothing_unless_it_says_so(self):
+    def test_defaults_of_a_filter(self):
         plugin = type('Whole', (filters.Filter,), {'keep': None})('options')
         hosts, request = builders.hosts(), builders.request()
 
@@ -70,7 +70,7 @@ class TestRowFilter(base.TestCase):
         return pipeline.Pipeline(filters, []).candidates(
             hosts, builders.request(**request))
 
-    def test_class_without_any_base_is_asked_host_by_host(self):
+    def test_class_without_base_is_called_host_by_host(self):
         hosts = builders.hosts(free_ram_mb=[1024, 1023, 2048])
 
         found = self.decide([filters.RowFilter(Bare())], hosts)
@@ -81,7 +81,7 @@ class TestRowFilter(base.TestCase):
             [(each.by, each.hosts, each.reason)
              for each in found.rejections(builders.request())])
 
-    def test_only_hosts_that_are_still_in_are_looked_at(self):
+    def test_only_remaining_hosts_are_checked(self):
         plugin = Bare()
 
         self.decide([toys.Filter([True, False, True]),

@@ -77,7 +77,7 @@ class TestCellFilter(agreeing.Agreeing, filters.FilterSuite, base.TestCase):
             ALLOWED: st.sampled_from(['project', 'other', '', 'x, other']),
             DENIED: st.sampled_from(['project', 'other', ''])}),
         request=strategies.requests())
-    def test_column_verdict_is_that_of_each_row(self, hosts, request):
+    def test_column_verdict_equals_row_verdicts(self, hosts, request):
         def said(key, cell_):
             return [project.strip()
                     for code, other in zip(hosts['aggregates'], hosts['cell'])

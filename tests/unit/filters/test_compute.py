@@ -25,7 +25,7 @@ class TestComputeFilter(filters.FilterSuite, base.TestCase):
 
     plugin = compute.ComputeFilter
 
-    def test_service_that_is_disabled_or_forced_down_is_rejected(self):
+    def test_disabled_or_forced_down_service_is_rejected(self):
         hosts = builders.hosts(
             service_disabled=[False, True, False, True],
             forced_down=[False, False, True, True])
@@ -46,7 +46,7 @@ class TestComputeFilter(filters.FilterSuite, base.TestCase):
         self.assertKeeps([True, False], hosts)
 
     @hypothesis.given(table=rows.ROWS, down_time=strategies.integers(1, 4000))
-    def test_column_verdict_is_that_of_each_row(self, table, down_time):
+    def test_column_verdict_equals_row_verdicts(self, table, down_time):
         self.assertKeeps(
             [keeps(row, down_time) for row in table], rows.hosts(table),
             service_down_time=down_time)
@@ -67,7 +67,7 @@ class TestRetryFilter(agreeing.Agreeing, filters.FilterSuite, base.TestCase):
     def make_requests(self):
         return [builders.request(), requested(('host2', 'host2'))]
 
-    def test_host_that_was_tried_is_rejected(self):
+    def test_tried_host_is_rejected(self):
         for expected, *tried in (
                 ([True, True, True],),
                 ([False, True, True], ('a', 'a1')),
@@ -85,7 +85,7 @@ class TestRetryFilter(agreeing.Agreeing, filters.FilterSuite, base.TestCase):
                         host=['a', 'a', 'b'], nodename=['a1', 'a2', 'b1']),
                     requested(*tried))
 
-    def test_first_try_is_not_asked_about(self):
+    def test_first_attempt_is_not_filtered(self):
         plugin = builders.plugin(self.plugin)
 
         for request in (builders.request(), builders.request(retry=None),
@@ -97,7 +97,7 @@ class TestRetryFilter(agreeing.Agreeing, filters.FilterSuite, base.TestCase):
             strategies.sampled_from(['alpha', 'beta', 'gamma', 'Gamma']),
             strategies.sampled_from(['host1', 'host2', 'host3', None])),
             max_size=4))
-    def test_column_verdict_is_that_of_each_row(self, hosts, tried):
+    def test_column_verdict_equals_row_verdicts(self, hosts, tried):
         self.assertAgrees(
             lambda host, _: (host.host, host.nodename) not in tried
             and (host.host, None) not in tried, hosts, requested(*tried))

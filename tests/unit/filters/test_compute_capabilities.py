@@ -68,7 +68,7 @@ class TestComputeCapabilitiesFilter(
         return [request(), request(vcpus_used='<= 4'),
                 request(**{'capabilities:num_io_ops': '<or> 1 <or> 3'})]
 
-    def assertSays(self, expected, **specs):
+    def assertVerdicts(self, expected, **specs):
         hosts = builders.hosts(
             free_ram_mb=[1024, 2048, 4096],
             stats=['', '{"ssd": "yes", "flag": true, "a": {"b": 1}}',
@@ -118,9 +118,9 @@ class TestComputeCapabilitiesFilter(
                 ([False, False, False], 'capabilities:cell_builds', '0'),
                 ([True, True, True], 'quota:free_ram_mb', '> 9'),
                 ([True, True, True], '__class__', 'x')):
-            self.assertSays(expected, **{key: requirement})
+            self.assertVerdicts(expected, **{key: requirement})
 
-    def test_key_is_found_however_json_writes_it(self):
+    def test_escaped_json_key_is_found(self):
         hosts = builders.hosts(stats=[
             r'{"k\u00e9y": 1}', '{"k\u00e9y": 1}', r'{"k\"y": 1}', '{}'])
 
@@ -130,8 +130,8 @@ class TestComputeCapabilitiesFilter(
                 expected, hosts, request(**{f'capabilities:{name}': '1'}))
 
     def test_all_extra_specs_must_be_met(self):
-        self.assertSays([False, True, False], free_ram_mb='>= 2048',
-                        **{'capabilities:ssd': 'yes'})
+        self.assertVerdicts([False, True, False], free_ram_mb='>= 2048',
+                            **{'capabilities:ssd': 'yes'})
 
     def test_flavor_without_extra_specs_of_hosts_goes_anywhere(self):
         plugin = builders.plugin(self.plugin)
@@ -161,5 +161,5 @@ class TestComputeCapabilitiesFilter(
                 ['>= 2', '= 3', '== 1', '!= 3', 'yes', 's== yes', 'qemu',
                  '<in> e', '<or> yes <or> 3', 'False', '1', '<= 4.0', '>=']),
             max_size=3))
-    def test_column_verdict_is_that_of_each_row(self, hosts, specs):
+    def test_column_verdict_equals_row_verdicts(self, hosts, specs):
         self.assertAgrees(passes, hosts, request(**specs))

@@ -151,5 +151,5 @@ class TestImagePropertiesFilter(
             'hw_vm_mode': st.sampled_from(['hvm', 'xen']),
             'img_hv_requested_version': st.just('>=1.2,<2'),
             'hw_maxphysaddr_bits': st.sampled_from([39, 40, 41])}))
-    def test_column_verdict_is_that_of_each_row(self, hosts, properties):
+    def test_column_verdict_equals_row_verdicts(self, hosts, properties):
         self.assertAgrees(passes, hosts, request(**properties))

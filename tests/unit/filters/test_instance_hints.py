@@ -51,7 +51,7 @@ class HintCase(filters.FilterSuite):
 
         self.assertIn('100', error.detail)
 
-    def test_text_that_is_no_uuid_is_refused(self):
+    def test_text_other_than_a_uuid_is_refused(self):
         for value in ('', 'server1', SERVERS[0] + '\n', SERVERS[0] + ' ',
                       '{' + SERVERS[0] + '}', 'urn:uuid:' + SERVERS[0],
                       SERVERS[0].replace('a', '\u0430'),
@@ -101,7 +101,7 @@ class TestDifferentHostFilter(HintCase, base.TestCase):
             [False, True], hosts, self.request(SERVERS[:100] * 1000))
 
     @hypothesis.given(**TABLES)
-    def test_column_verdict_is_that_of_each_row(self, table, located, named):
+    def test_column_verdict_equals_row_verdicts(self, table, located, named):
         self.assertAgrees(table, located, named,
                           lambda row, theirs: row not in theirs)
 
@@ -129,6 +129,6 @@ class TestSameHostFilter(HintCase, base.TestCase):
             [True, False], hosts, self.request(SERVERS[:100] * 1000))
 
     @hypothesis.given(**TABLES)
-    def test_column_verdict_is_that_of_each_row(self, table, located, named):
+    def test_column_verdict_equals_row_verdicts(self, table, located, named):
         self.assertAgrees(table, located, named,
                           lambda row, theirs: row in theirs)

@@ -36,7 +36,7 @@ class TestIoOpsFilter(
         self.assertTrue(self.plugin.local)
 
     @hypothesis.given(hosts=strategies.hosts(), limit=st.integers(0, 12))
-    def test_column_verdict_is_that_of_each_row(self, hosts, limit):
+    def test_column_verdict_equals_row_verdicts(self, hosts, limit):
         self.assertAgrees(
             lambda host, _: host.num_io_ops < limit, hosts,
             builders.request(), max_io_ops_per_host=limit)
@@ -59,13 +59,13 @@ class TestAggregateIoOpsFilter(
                 aggregates=[(two,), (two,), (nine,), (nine,), (two, nine),
                             (bad,), ()]), max_io_ops_per_host=4)
 
-    def test_option_is_the_limit_where_no_aggregate_says_any(self):
+    def test_option_is_the_limit_without_metadata_of_aggregates(self):
         self.assertKeeps([True, False], builders.hosts(num_io_ops=[7, 8]))
 
     @hypothesis.given(hosts=strategies.hosts({
         'max_io_ops_per_host': st.sampled_from(
             ['3', ' 9 ', '0', 'x', '', '1,2'])}))
-    def test_column_verdict_is_that_of_each_row(self, hosts):
+    def test_column_verdict_equals_row_verdicts(self, hosts):
         def passes(host, request):
             texts = [each.metadata['max_io_ops_per_host'].strip()
                      for each in host.aggregates

@@ -21,30 +21,30 @@ class TestIsolatedHostsFilter(
 
     plugin = isolated_hosts.IsolatedHostsFilter
 
-    def assertSays(self, expected, image, **options):
+    def assertVerdicts(self, expected, image, **options):
         names = {'isolated_images': ['secret'], 'isolated_hosts': ['host1']}
         with self.subTest(image=image, options=options):
             self.assertKeeps(expected, builders.hosts(3), request(image),
                              **{**names, **options})
 
     def test_images_and_hosts_are_for_each_other(self):
-        self.assertSays([True, False, False], 'secret')
-        self.assertSays([False, True, True], 'other')
-        self.assertSays([False, True, True], None)
-        self.assertSays([False, False, False], 'secret', isolated_hosts=[])
-        self.assertSays([True, True, True], 'other', isolated_hosts=[])
-        self.assertSays([False, True, True], 'secret', isolated_images=[])
+        self.assertVerdicts([True, False, False], 'secret')
+        self.assertVerdicts([False, True, True], 'other')
+        self.assertVerdicts([False, True, True], None)
+        self.assertVerdicts([False, False, False], 'secret', isolated_hosts=[])
+        self.assertVerdicts([True, True, True], 'other', isolated_hosts=[])
+        self.assertVerdicts([False, True, True], 'secret', isolated_images=[])
 
     def test_hosts_may_be_free_for_all_images(self):
         free = {'restrict_isolated_hosts_to_isolated_images': False}
 
-        self.assertSays([True, False, False], 'secret', **free)
-        self.assertSays([True, True, True], 'other', **free)
-        self.assertSays([True, True, True], None, **free)
-        self.assertSays([True, True, True], 'secret', isolated_images=[],
-                        **free)
+        self.assertVerdicts([True, False, False], 'secret', **free)
+        self.assertVerdicts([True, True, True], 'other', **free)
+        self.assertVerdicts([True, True, True], None, **free)
+        self.assertVerdicts([True, True, True], 'secret', isolated_images=[],
+                            **free)
 
-    def test_nothing_is_isolated_by_default(self):
+    def test_no_image_is_isolated_by_default(self):
         self.assertFalse(builders.plugin(self.plugin).applies(request('x')))
 
     def test_image_without_an_id_is_not_isolated(self):
@@ -60,7 +60,7 @@ class TestIsolatedHostsFilter(
         images=st.lists(st.sampled_from(['a', 'c']), max_size=2),
         names=st.lists(st.sampled_from(['alpha', 'gamma', 'beta'])),
         restrict=st.booleans())
-    def test_column_verdict_is_that_of_each_row(
+    def test_column_verdict_equals_row_verdicts(
             self, hosts, image, images, names, restrict):
         def passes(host, request):
             if restrict:

@@ -95,7 +95,7 @@ class TestJsonFilter(agreeing.Agreeing, filters.FilterSuite, base.TestCase):
         return [builders.request(), request(['>', '$free_ram_mb', 10000]),
                 request(['not', ['in', '$host', 'host2', 'host3']])]
 
-    def assertSays(self, expected, query):
+    def assertVerdicts(self, expected, query):
         hosts = builders.hosts(
             free_ram_mb=[1024, 2048, 4096], stats=['', SSD, '{"ssd": 5}'],
             service_disabled=[True, False, False])
@@ -125,9 +125,9 @@ class TestJsonFilter(agreeing.Agreeing, filters.FilterSuite, base.TestCase):
                 (yes, ['and']), (no, ['or']), (no, ['not']), (no, ['=']),
                 (no, ['=', 1]), (yes, ['=', 1, True]), (no, ['=', 1, '1']),
                 (yes, ['and', 'text', 1]), (no, ['and', 0])):
-            self.assertSays(expected, query)
+            self.assertVerdicts(expected, query)
 
-    def test_value_that_a_host_does_not_have_is_left_out(self):
+    def test_missing_value_is_ignored(self):
         for expected, query in (
                 ([False, True, False], ['=', '$stats.ssd', 'yes']),
                 ([False, True, True], ['or', '$stats.ssd']),
@@ -140,7 +140,7 @@ class TestJsonFilter(agreeing.Agreeing, filters.FilterSuite, base.TestCase):
                 ([False, False, False], ['>', '$cell_free_share', 0]),
                 ([False, False, False], ['=', '', '']),
                 ([False, True, False], ['not', '$stats.zero'])):
-            self.assertSays(expected, query)
+            self.assertVerdicts(expected, query)
 
     def test_values_of_different_kinds_are_in_no_order(self):
         for expected, query in (
@@ -149,7 +149,7 @@ class TestJsonFilter(agreeing.Agreeing, filters.FilterSuite, base.TestCase):
                 ([False, True, False], ['<', '$stats.count', '$free_ram_mb']),
                 ([False, False, False], ['=', '$stats.ssd', '$stats.count']),
                 ([False, True, True], ['=', '$stats.ssd', '$stats.ssd'])):
-            self.assertSays(expected, query)
+            self.assertVerdicts(expected, query)
         for query in (['<', '$host', 5], ['>', 1, '$host'], ['<', 'a', 1],
                       ['<', ['=', 1, 1], 'a']):
             error = self.refused(['and', 1, query])
@@ -162,7 +162,7 @@ class TestJsonFilter(agreeing.Agreeing, filters.FilterSuite, base.TestCase):
                 ([True, False, False],
                  ['=', '$hypervisor_hostname', 'host1']),
                 ([True, True, True], ['=', '$cell_uuid', builders.CELL])):
-            self.assertSays(expected, query)
+            self.assertVerdicts(expected, query)
 
     def refused(self, query):
         return self.assertRaises(
@@ -175,7 +175,7 @@ class TestJsonFilter(agreeing.Agreeing, filters.FilterSuite, base.TestCase):
         for hints in ({}, {'query': []}, {'query': ''}):
             self.assertFalse(plugin.applies(builders.request(hints=hints)))
 
-    def test_one_query_may_be_asked(self):
+    def test_second_query_is_refused(self):
         error = self.assertRaises(
             exception.InvalidField, builders.plugin(self.plugin).applies,
             builders.request(hints={'query': ['["and"]', '["or"]']}))
@@ -207,14 +207,14 @@ class TestJsonFilter(agreeing.Agreeing, filters.FilterSuite, base.TestCase):
                 with self.subTest(query=query):
                     self.assertKeeps(expected, hosts, request(query))
 
-    def test_room_is_a_number_before_any_host_tells_of_it(self):
+    def test_unreported_resource_has_zero_available(self):
         hosts = builders.hosts(2)
 
         self.assertKeeps([True, True], hosts,
                          request(['=', '$available:CUSTOM_X', 0]))
 
     @hypothesis.given(hosts=HOSTS, query=QUERIES)
-    def test_column_verdict_is_that_of_each_row(self, hosts, query):
+    def test_column_verdict_equals_row_verdicts(self, hosts, query):
         try:
             self.assertAgrees(
                 lambda host, _: evaluated(query, host), hosts, request(query))

@@ -32,7 +32,7 @@ class TestMetricsFilter(
         self.assertKeeps([False, True, True, False], hosts,
                          weight_setting=['a=0'])
 
-    def test_text_that_is_no_list_of_metrics_reports_nothing(self):
+    def test_invalid_metrics_text_has_no_metrics(self):
         hosts = builders.hosts(metrics=[
             'junk', '{"name": "a"}', '[5, null, "a", {}]', '[{"name": [1]}]',
             'null', '[{"name": "a"}]'])
@@ -49,7 +49,7 @@ class TestMetricsFilter(
             st.sampled_from('abc'), max_size=3).map(
             lambda names: reported(*names))),
         names=st.lists(st.sampled_from('abc'), max_size=3))
-    def test_column_verdict_is_that_of_each_row(self, hosts, names):
+    def test_column_verdict_equals_row_verdicts(self, hosts, names):
         self.assertAgrees(
             lambda host, request: all(
                 any(each['name'] == name for each in host.metrics)

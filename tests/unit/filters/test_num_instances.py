@@ -28,7 +28,7 @@ class TestNumInstancesFilter(filters.FilterSuite, base.TestCase):
 
         self.assertKeeps([True, False], hosts)
 
-    def test_limit_is_at_least_one(self):
+    def test_limit_of_zero_is_refused(self):
         self.assertRaises(ValueError, builders.plugin, self.plugin,
                           max_instances_per_host=0)
 
@@ -36,7 +36,7 @@ class TestNumInstancesFilter(filters.FilterSuite, base.TestCase):
         self.assertFalse(self.plugin.run_filter_once_per_request)
 
     @hypothesis.given(table=rows.ROWS, limit=strategies.integers(1, 5))
-    def test_column_verdict_is_that_of_each_row(self, table, limit):
+    def test_column_verdict_equals_row_verdicts(self, table, limit):
         self.assertKeeps(
             [row['num_instances'] < limit for row in table],
             rows.hosts(table), max_instances_per_host=limit)
@@ -59,14 +59,14 @@ class TestAggregateNumInstancesFilter(
                 aggregates=[(two,), (two,), (nine,), (nine,), (two, nine),
                             (bad,), ()]), max_instances_per_host=4)
 
-    def test_option_is_the_limit_where_no_aggregate_says_any(self):
+    def test_option_is_the_limit_without_metadata_of_aggregates(self):
         self.assertKeeps(
             [True, False], builders.hosts(num_instances=[49, 50]))
 
     @hypothesis.given(table=tables.hosts({
         'max_instances_per_host': strategies.sampled_from(
             ['5', ' 30 ', '0', 'x', '', '1,2'])}), request=tables.requests())
-    def test_column_verdict_is_that_of_each_row(self, table, request):
+    def test_column_verdict_equals_row_verdicts(self, table, request):
         def passes(host, request):
             texts = [each.metadata['max_instances_per_host'].strip()
                      for each in host.aggregates

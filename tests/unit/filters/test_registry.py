@@ -60,12 +60,12 @@ class TestMake(base.TestCase):
     def names(self, *names, **available):
         return [plugin.name for plugin in self.make(*names, **available)]
 
-    def test_filters_come_in_the_order_of_their_names(self):
+    def test_filters_have_the_order_of_the_option(self):
         for names in (['NumInstancesFilter', 'ComputeFilter'],
                       ['ComputeFilter', 'NumInstancesFilter'], []):
             self.assertEqual(names, self.names(*names))
 
-    def test_filter_is_made_once_however_often_it_is_named(self):
+    def test_filter_with_repeated_name_is_made_once(self):
         self.assertEqual(['ComputeFilter'], self.names(
             'ComputeFilter', 'ComputeFilter'))
 
@@ -93,7 +93,7 @@ class TestMake(base.TestCase):
         self.assertIsInstance(row, filters.RowFilter)
         self.assertEqual('ByRow', row.name)
 
-    def test_class_that_is_not_available_is_not_there(self):
+    def test_unavailable_class_is_not_found(self):
         self.assertRaises(exception.PluginNotFound, self.make, 'ByRow')
 
     def test_column_filter_by_path_has_its_options(self):
@@ -113,7 +113,7 @@ class TestMake(base.TestCase):
 
         self.assertEqual('ComputeFilter', plugin.name)
 
-    def test_class_that_is_no_filter_is_refused(self):
+    def test_class_without_filter_methods_is_refused(self):
         error = self.assertRaises(
             exception.ConfigurationInvalid, self.make, 'NoFilter',
             available=['NoFilter'])
@@ -121,7 +121,7 @@ class TestMake(base.TestCase):
         self.assertIn('enabled_filters: NoFilter', str(error))
         self.assertIn('host_passes', str(error))
 
-    def test_path_that_cannot_be_imported_is_refused(self):
+    def test_path_without_importable_class_is_refused(self):
         for path in ('Missing', 'missing.Missing'):
             error = self.assertRaises(
                 exception.ConfigurationInvalid, self.make, 'Missing',

@@ -43,7 +43,7 @@ class TestRamFilter(_Case, base.TestCase):
                     total_usable_ram_mb=[total], free_ram_mb=[free],
                     ram_allocation_ratio=[ratio]))
 
-    def test_limit_is_all_that_is_offered(self):
+    def test_limit_is_total_ram_times_ratio(self):
         self.assertLimits({'memory_mb': [1536.0]}, builders.hosts(
             total_usable_ram_mb=[1024], ram_allocation_ratio=[1.5]))
 
@@ -54,7 +54,7 @@ class TestRamFilter(_Case, base.TestCase):
             ram_allocation_ratio=[1.0, 16.0, 1.0]))
 
     @hypothesis.given(hosts=strategies.hosts(), request=strategies.requests())
-    def test_column_verdict_is_that_of_each_row(self, hosts, request):
+    def test_column_verdict_equals_row_verdicts(self, hosts, request):
         def passes(host, request):
             wanted = request.flavor.memory_mb
             used = host.total_usable_ram_mb - host.free_ram_mb
@@ -79,7 +79,7 @@ class TestCoreFilter(_Case, base.TestCase):
                     vcpus_total=[total], vcpus_used=[used],
                     cpu_allocation_ratio=[ratio]), builders.request(vcpus=2))
 
-    def test_limit_is_all_that_is_offered(self):
+    def test_limit_is_total_vcpus_times_ratio(self):
         self.assertLimits({'vcpu': [12.0, 2 ** 31 - 1]}, builders.hosts(
             vcpus_total=[8, 0], cpu_allocation_ratio=[1.5, 1.0]))
 
@@ -89,7 +89,7 @@ class TestCoreFilter(_Case, base.TestCase):
             cpu_allocation_ratio=[1.0, 16.0]), vcpus=5)
 
     @hypothesis.given(hosts=strategies.hosts(), request=strategies.requests())
-    def test_column_verdict_is_that_of_each_row(self, hosts, request):
+    def test_column_verdict_equals_row_verdicts(self, hosts, request):
         def passes(host, request):
             wanted = request.flavor.vcpus
             offered = host.vcpus_total * host.cpu_allocation_ratio
@@ -128,7 +128,7 @@ class TestDiskFilter(_Case, base.TestCase):
             [False, True], builders.hosts(free_disk_mb=[1023, 1024]),
             builders.request(root_gb=9, ephemeral_gb=1, is_bfv=True))
 
-    def test_limit_is_all_that_is_offered(self):
+    def test_limit_is_total_disk_times_ratio(self):
         self.assertLimits({'disk_gb': [15.0]}, builders.hosts(
             total_usable_disk_gb=[10], disk_allocation_ratio=[1.5]))
 
@@ -138,7 +138,7 @@ class TestDiskFilter(_Case, base.TestCase):
             disk_allocation_ratio=[1.0, 16.0]), root_gb=5)
 
     @hypothesis.given(hosts=strategies.hosts(), request=strategies.requests())
-    def test_column_verdict_is_that_of_each_row(self, hosts, request):
+    def test_column_verdict_equals_row_verdicts(self, hosts, request):
         def passes(host, request):
             flavor = request.flavor
             wanted = flavor.swap + 1024 * (flavor.root_gb

@@ -50,7 +50,7 @@ class TestServerGroupAffinityFilter(
                     expected, builders.hosts(3, located=located),
                     requested('affinity', hosts=names))
 
-    def test_member_on_a_host_that_is_gone_keeps_all_away(self):
+    def test_member_on_a_vanished_host_rejects_all_hosts(self):
         hosts = builders.table(2).view(
             builders.NOW, {A: 'a host that is gone'})
 
@@ -70,7 +70,7 @@ class TestServerGroupAffinityFilter(
         self.assertKeeps([True, True], hosts,
                          builders.request(instance_group=None))
 
-    def test_verdict_on_others_can_change(self):
+    def test_verdict_depends_on_earlier_choices(self):
         self.assertFalse(self.plugin.run_filter_once_per_request)
         self.assertFalse(self.plugin.local)
 
@@ -84,7 +84,7 @@ class TestServerGroupAffinityFilter(
 
     @hypothesis.given(
         hosts=strategies.hosts(), members=MEMBERS, names=NAMES)
-    def test_column_verdict_is_that_of_each_row(self, hosts, members, names):
+    def test_column_verdict_equals_row_verdicts(self, hosts, members, names):
         on = [instance for uuid in hosts['uuid']
               for instance in hosts.instances_on(uuid) if instance in members]
 
@@ -116,7 +116,7 @@ class TestServerGroupAntiAffinityFilter(
                     expected, builders.hosts(4, located=located),
                     requested('anti-affinity', rules=rules))
 
-    def test_host_that_the_caller_names_has_its_share_of_one(self):
+    def test_host_named_by_the_caller_counts_as_a_member(self):
         hosts = builders.hosts(3, located={A: 0})
 
         for expected, rules, names in (
@@ -136,13 +136,13 @@ class TestServerGroupAntiAffinityFilter(
             self.assertIn('rules.max_server_per_host: expected a whole number',
                           str(error))
 
-    def test_server_that_is_moved_may_stay(self):
+    def test_moved_server_may_remain_on_its_host(self):
         hosts = builders.hosts(3, located={A: 0, B: 1})
 
         self.assertKeeps([True, False, True], hosts, requested(
             'anti-affinity', instance_uuid=A))
 
-    def test_first_of_several_servers_stands_for_itself_alone(self):
+    def test_instance_uuid_of_several_servers_counts_as_a_member(self):
         hosts = builders.hosts(3, located={A: 0, B: 1})
 
         self.assertKeeps([False, False, True], hosts, requested(
@@ -175,7 +175,7 @@ class TestServerGroupAntiAffinityFilter(
     @hypothesis.given(
         hosts=strategies.hosts(), members=MEMBERS, most=st.integers(1, 3),
         own=st.sampled_from(strategies.UUIDS), names=NAMES)
-    def test_column_verdict_is_that_of_each_row(
+    def test_column_verdict_equals_row_verdicts(
             self, hosts, members, most, own, names):
         def passes(host, request):
             return own in host.instances or len(

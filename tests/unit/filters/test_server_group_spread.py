@@ -73,7 +73,7 @@ class TestServerGroupSpreadFilter(filters.FilterSuite, base.TestCase):
             self.assertKeeps(
                 expected, hosts, requested(hints={'spread': domain}))
 
-    def test_domain_without_a_host_that_is_left_does_not_count(self):
+    def test_domain_without_remaining_hosts_does_not_count(self):
         hosts = builders.hosts(cell=CELLS, located=placed(0, 2))
         plugin = builders.plugin(self.plugin)
         request = requested({'spread': 'cell'})
@@ -85,7 +85,7 @@ class TestServerGroupSpreadFilter(filters.FilterSuite, base.TestCase):
                 hosts.at(np.array(rows, dtype='int64')), request).tolist())
         self.assertTrue(self.plugin.by_row)
 
-    def test_domain_that_other_filters_rejected_does_not_count(self):
+    def test_domain_rejected_by_another_filter_does_not_count(self):
         hosts = builders.hosts(
             cell=CELLS, num_instances=[0, 0, 0, 0, 9], located=placed(0, 2))
         pipeline_ = pipeline.Pipeline([
@@ -109,26 +109,26 @@ class TestServerGroupSpreadFilter(filters.FilterSuite, base.TestCase):
         self.assertKeeps([False, True, False], hosts, requested(
             {'spread': 'host'}, {'spread': 'cell'}))
 
-    def test_skew_of_the_rules_is_not_that_of_the_hint(self):
+    def test_max_skew_of_the_rules_does_not_apply_to_the_hint(self):
         hosts = builders.hosts(2, located=placed(0))
         rules = {'spread': 'cell', 'max_skew': '5'}
 
         self.assertKeeps([False, True], hosts, requested(
             rules, {'spread': 'host'}))
 
-    def test_group_that_is_not_spread_is_not_asked_about(self):
+    def test_group_without_spread_is_not_filtered(self):
         plugin = builders.plugin(self.plugin)
 
         for request in (builders.request(), requested(),
                         requested({'max_server_per_host': '2'})):
             self.assertFalse(plugin.applies(request))
 
-    def test_hint_without_a_group_has_nothing_to_avoid(self):
+    def test_spread_hint_without_group_rejects_no_host(self):
         self.assertKeeps(
             [True, True], builders.hosts(2, located=placed(0)),
             builders.request(hints={'spread': 'host'}))
 
-    def test_server_that_is_moved_leaves_its_domain(self):
+    def test_moved_server_does_not_count_in_its_domain(self):
         hosts = builders.hosts(cell=['a', 'b'], located=placed(0, 1))
         rules = {'spread': 'cell'}
 
@@ -162,7 +162,7 @@ class TestServerGroupSpreadFilter(filters.FilterSuite, base.TestCase):
                 requested({'spread': 'cell', name: text}))
             self.assertIn(f'rules.{name}', str(error))
 
-    def test_verdict_on_others_can_change_and_change_back(self):
+    def test_verdict_depends_on_earlier_choices_and_may_reopen(self):
         self.assertFalse(self.plugin.run_filter_once_per_request)
         self.assertFalse(self.plugin.local)
         self.assertTrue(self.plugin.reopens)
@@ -188,7 +188,7 @@ class TestServerGroupSpreadFilter(filters.FilterSuite, base.TestCase):
         hosts=strategies.hosts(), members=st.sets(st.sampled_from(MEMBERS)),
         domain=st.sampled_from(['cell', 'az', 'host']),
         skew=st.integers(1, 4))
-    def test_column_verdict_is_that_of_each_row(
+    def test_column_verdict_equals_row_verdicts(
             self, hosts, members, domain, skew):
         attribute = {'cell': 'cell', 'az': 'availability_zone',
                      'host': 'uuid'}[domain]

@@ -87,7 +87,7 @@ class TestSimpleCIDRAffinityFilter(
         hosts=strategies.hosts(host_ip=st.integers(0, 255).map(
             lambda number: f'10.0.{number % 2}.{number}')),
         last=st.integers(0, 255), size=st.integers(24, 32))
-    def test_column_verdict_is_that_of_each_row(self, hosts, last, size):
+    def test_column_verdict_equals_row_verdicts(self, hosts, last, size):
         def passes(host, request):
             *start, end = map(int, host.host_ip.split('.'))
             shift = 32 - size
