@@ -12,7 +12,7 @@ from tests.unit.scheduler import toys
 
 class TestWeigher(base.TestCase):
 
-    def test_name_is_that_of_the_class(self):
+    def test_name_is_name_of_class(self):
         self.assertEqual(
             'RAMWeigher', builders.plugin(resources.RAMWeigher).name)
 
@@ -20,13 +20,13 @@ class TestWeigher(base.TestCase):
         self.assertRaises(
             TypeError, type('Partial', (weighers.Weigher,), {}), None)
 
-    def test_multiplier_is_that_of_the_option(self):
+    def test_multiplier_is_read_from_the_option(self):
         plugin = builders.plugin(
             resources.RAMWeigher, ram_weight_multiplier=-2.5)
 
         self.assertEqual(-2.5, plugin.multiplier(builders.hosts()))
 
-    def test_aggregates_override_it_for_their_hosts(self):
+    def test_multiplier_of_an_aggregate_overrides_the_option(self):
         plugin = builders.plugin(resources.RAMWeigher)
         hosts = builders.hosts(aggregates=[
             (builders.aggregate(1, ram_weight_multiplier='3'),
@@ -45,7 +45,7 @@ class TestWeigher(base.TestCase):
             self.assertEqual(('some', 4.0, least), (
                 option.name, option.default, option.type.min))
 
-    def test_weigher_asks_for_nothing_unless_it_says_so(self):
+    def test_defaults_of_a_weigher(self):
         plugin = type('Whole', (weighers.Weigher,), {
             'multiplier_name': 'x', 'score': None})(None)
 
@@ -92,7 +92,7 @@ class TestRowWeigher(base.TestCase):
             [weighers.RowWeigher(plugin)])
         return made.weigh(request, made.candidates(hosts, request))
 
-    def test_class_without_any_base_is_asked_host_by_host(self):
+    def test_class_without_base_is_called_host_by_host(self):
         found = self.weigh(
             Bare(), builders.hosts(free_ram_mb=[1000, 3000, 2000]))
 
@@ -100,7 +100,7 @@ class TestRowWeigher(base.TestCase):
         self.assertEqual(('Bare', 488.0), (
             found.weighed(0)[1][0].by, found.weighed(0)[1][0].raw))
 
-    def test_only_hosts_that_passed_are_looked_at(self):
+    def test_only_passed_hosts_are_weighed(self):
         plugin = Bare()
 
         # To weigh them all would cost less, as most are in.
@@ -125,13 +125,13 @@ class TestRowWeigher(base.TestCase):
         self.assertEqual(['host2'], plugin.asked)
         self.assertEqual([1.0, 0.0, 1.0], ranking.weights.tolist())
 
-    def test_bounds_and_multiplier_are_those_of_the_class(self):
+    def test_bounds_and_multiplier_are_read_from_the_class(self):
         found = self.weigh(
             Based(), builders.hosts(num_instances=[5, 5, 20]))
 
         self.assertEqual([-0.5, 1.0, 2.0], found.weights.tolist())
 
-    def test_base_has_no_bounds_and_multiplies_by_one(self):
+    def test_base_has_no_bounds_and_multiplier_1(self):
         plugin = weighers.RowWeigher(weighers.BaseHostWeigher())
 
         self.assertEqual((None, None), (plugin.minval, plugin.maxval))

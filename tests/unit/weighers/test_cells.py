@@ -41,7 +41,7 @@ class TestCrossCellWeigher(weighers.WeigherSuite, base.TestCase):
             self.assertScores(expected, hosts,
                               move(cell, allow_cross_cell_move=True))
 
-    def test_only_moves_that_may_leave_a_cell_count(self):
+    def test_only_cross_cell_moves_are_weighed(self):
         plugin = builders.plugin(self.plugin)
         nowhere = objects.Destination(allow_cross_cell_move=True)
         for expected, request in (
@@ -54,7 +54,7 @@ class TestCrossCellWeigher(weighers.WeigherSuite, base.TestCase):
                 (False, builders.request())):
             self.assertEqual(expected, plugin.applies(request))
 
-    def test_cell_outweighs_all_else(self):
+    def test_default_multiplier_outweighs_all_weighers(self):
         plugin = builders.plugin(self.plugin)
 
         self.assertEqual(1000000.0, plugin.multiplier(builders.hosts()))
@@ -62,7 +62,7 @@ class TestCrossCellWeigher(weighers.WeigherSuite, base.TestCase):
     @hypothesis.given(
         hosts=strategies.hosts(cell=st.sampled_from(CELLS)),
         cell=st.sampled_from(CELLS) | st.none(), allowed=st.booleans())
-    def test_column_score_is_that_of_each_row(self, hosts, cell, allowed):
+    def test_column_score_equals_row_scores(self, hosts, cell, allowed):
         request = move(cell, allow_cross_cell_move=allowed)
 
         def weigh(host, _):
@@ -115,14 +115,14 @@ class TestCellFailureWeigher(weighers.WeigherSuite, base.TestCase):
         self.assertEqual([0, 0, 1, 1], [
             self.best({'two': 1}, later_s) for later_s in (0, 60, 1200, 7200)])
 
-    def test_cell_that_fails_on_stays_away_for_longer(self):
+    def test_repeated_failures_of_a_cell_extend_its_penalty(self):
         self.assertEqual([0, 0, 1], [
             self.best({'two': 50}, later_s) for later_s in (0, 1200, 7200)])
 
     def test_cell_with_fewer_failures_is_better(self):
         self.assertEqual(1, self.best({'one': 5, 'two': 4}, 0))
 
-    def test_nothing_is_scored_where_nothing_fails(self):
+    def test_multiplier_is_zero_without_failing_cells(self):
         plugin = builders.plugin(self.plugin)
 
         self.assertEqual(0.0, plugin.multiplier(hosts({})))
@@ -134,7 +134,7 @@ class TestCellFailureWeigher(weighers.WeigherSuite, base.TestCase):
             st.sampled_from(FAILING), st.integers(0, 500)),
         cells=st.lists(st.sampled_from(FAILING), max_size=9),
         later_s=st.floats(0.0, 1e4))
-    def test_column_score_is_that_of_each_row(self, failures, cells, later_s):
+    def test_column_score_equals_row_scores(self, failures, cells, later_s):
         scores = builders.plugin(self.plugin).score(
             hosts(failures, cells, later_s), builders.request())
 
@@ -166,7 +166,7 @@ class TestCellFreeWeigher(weighers.WeigherSuite, base.TestCase):
 
         self.assertScores([0.375, 0.5, 0.375], hosts)
 
-    def test_nothing_counts_unless_it_is_set(self):
+    def test_default_multiplier_is_zero(self):
         plugin = builders.plugin(self.plugin)
 
         self.assertEqual(0.0, plugin.multiplier(builders.hosts()))
@@ -179,11 +179,11 @@ class TestCellFreeWeigher(weighers.WeigherSuite, base.TestCase):
         self.assertScores([0.75, 0.75], hosts, request)
         self.assertFalse(self.plugin.local)
 
-    def test_cell_that_is_overcommitted_counts_as_full(self):
+    def test_overcommitted_cell_counts_as_full(self):
         self.assertEqual((0, None), (self.plugin.minval, self.plugin.maxval))
 
     @hypothesis.given(hosts=strategies.hosts())
-    def test_column_score_is_that_of_each_row(self, hosts):
+    def test_column_score_equals_row_scores(self, hosts):
         by_cell = {}
         strategies.scored_by_rows(
             lambda host, _: by_cell.setdefault(host.cell, []).append(host)

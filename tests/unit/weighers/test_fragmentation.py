@@ -42,7 +42,7 @@ class TestUnusable(base.TestCase):
         self.assertEqual([[0.25 * 3 + 0.75 * 3, 0.25 * 56], [0, 64]],
                          found.tolist())
 
-    def test_flavor_that_takes_nothing_of_a_resource_is_not_limited_by_it(
+    def test_resource_absent_from_the_flavor_is_no_limit(
         self,
     ):
         self.assertEqual(
@@ -72,7 +72,7 @@ class TestFragmentationWeigher(weighers.WeigherSuite, base.TestCase):
             'VCPU': free_vcpus, 'MEMORY_MB': free_ram_mb}),
             builders.request(**request)).tolist()
 
-    def test_host_whose_rest_the_server_fills_is_best(self):
+    def test_host_filled_by_the_server_scores_best(self):
         # The mean server has 4 vCPUs and 4096 MB. With this one of half the
         # size, the first host loses room for half a server in both, and the
         # second one gains it.

@@ -36,7 +36,7 @@ class TestBuildFailureWeigher(weighers.WeigherSuite, base.TestCase):
                          multiplier.tolist())
 
     @hypothesis.given(hosts=strategies.hosts())
-    def test_column_score_is_that_of_each_row(self, hosts):
+    def test_column_score_equals_row_scores(self, hosts):
         plugin, request = builders.plugin(self.plugin), builders.request()
         self.assertEqual(
             strategies.scored_by_rows(
@@ -59,7 +59,7 @@ class TestHypervisorVersionWeigher(weighers.WeigherSuite, base.TestCase):
         self.assertEqual(1.0, plugin.multiplier(builders.hosts()))
 
     @hypothesis.given(hosts=strategies.hosts())
-    def test_column_score_is_that_of_each_row(self, hosts):
+    def test_column_score_equals_row_scores(self, hosts):
         plugin, request = builders.plugin(self.plugin), builders.request()
         self.assertEqual(
             strategies.scored_by_rows(
@@ -81,7 +81,7 @@ class TestIoOpsWeigher(weighers.WeigherSuite, base.TestCase):
         self.assertEqual((0, None), (plugin.minval, plugin.maxval))
 
     @hypothesis.given(hosts=strategies.hosts())
-    def test_column_score_is_that_of_each_row(self, hosts):
+    def test_column_score_equals_row_scores(self, hosts):
         plugin, request = builders.plugin(self.plugin), builders.request()
         self.assertEqual(
             strategies.scored_by_rows(
@@ -96,13 +96,13 @@ class TestNumInstancesWeigher(weighers.WeigherSuite, base.TestCase):
     def test_score_is_the_number_of_instances(self):
         self.assertScores([3, 0], builders.hosts(num_instances=[3, 0]))
 
-    def test_nothing_counts_unless_it_is_set(self):
+    def test_default_multiplier_is_zero(self):
         plugin = builders.plugin(self.plugin)
 
         self.assertEqual(0.0, plugin.multiplier(builders.hosts()))
 
     @hypothesis.given(hosts=strategies.hosts())
-    def test_column_score_is_that_of_each_row(self, hosts):
+    def test_column_score_equals_row_scores(self, hosts):
         plugin, request = builders.plugin(self.plugin), builders.request()
         self.assertEqual(
             strategies.scored_by_rows(

@@ -53,7 +53,7 @@ class TestImagePropertiesWeigher(weighers.WeigherSuite, base.TestCase):
     def test_score_counts_each_property_in_common(self):
         self.assertScores([0, 3, 2, 6], self.hosts, self.request)
 
-    def test_setting_gives_ratios_and_leaves_out_the_others(self):
+    def test_only_properties_in_the_setting_count(self):
         for setting, expected in (
                 ('os_distro=1,hw_machine_type=-1', [0, 3, -2, -4]),
                 ('os_distro=2.5', [0, 7.5, 0, 2.5]),
@@ -63,7 +63,7 @@ class TestImagePropertiesWeigher(weighers.WeigherSuite, base.TestCase):
             self.assertScores(expected, self.hosts, self.request,
                               image_props_weight_setting=setting)
 
-    def test_setting_that_is_no_number_is_an_error(self):
+    def test_setting_without_a_number_is_an_error(self):
         for setting in ('os_distro', 'os_distro=', 'os_distro=x', '=1',
                         'os_distro=nan', 'os_distro=inf'):
             self.assertRaises(ValueError, builders.plugin, self.plugin,
@@ -75,12 +75,12 @@ class TestImagePropertiesWeigher(weighers.WeigherSuite, base.TestCase):
             self.assertFalse(plugin.applies(builders.request(**fields)))
         self.assertTrue(plugin.applies(self.request))
 
-    def test_nothing_counts_unless_it_is_set(self):
+    def test_default_multiplier_is_zero(self):
         plugin = builders.plugin(self.plugin)
 
         self.assertEqual(0.0, plugin.multiplier(self.hosts))
 
-    def test_long_values_are_compared_as_far_as_they_are_kept(self):
+    def test_long_values_are_compared_up_to_255_characters(self):
         long = 'x' * 255
         hosts = builders.hosts(image_props=[servers(os_distro={long: 2}), ()])
 
@@ -91,7 +91,7 @@ class TestImagePropertiesWeigher(weighers.WeigherSuite, base.TestCase):
         hosts=strategies.hosts(image_props=SERVERS), setting=SETTINGS,
         image=st.dictionaries(st.sampled_from([*NAMES, 'os_type']),
                               st.sampled_from(VALUES)))
-    def test_column_score_is_that_of_each_row(self, hosts, setting, image):
+    def test_column_score_equals_row_scores(self, hosts, setting, image):
         ratios = dict(setting)
 
         def weigh(host, _):

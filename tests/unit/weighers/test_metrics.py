@@ -57,11 +57,11 @@ class TestMetricsWeigher(weighers.WeigherSuite, base.TestCase):
             self.assertScores([45, 48, 70, 120], hosts,
                               weight_setting=f'{name}=1,cpu.frequency=0.5')
 
-    def test_metric_that_is_set_twice_counts_twice(self):
+    def test_metric_with_two_settings_counts_twice(self):
         self.assertScores([9], builders.hosts(metrics=[reported(cpu=3)]),
                           weight_setting='cpu=1,cpu=2')
 
-    def test_nothing_is_weighed_unless_it_is_set(self):
+    def test_default_setting_weighs_no_metric(self):
         plugin = builders.plugin(self.plugin)
 
         self.assertFalse(plugin.applies(builders.request()))
@@ -79,7 +79,7 @@ class TestMetricsWeigher(weighers.WeigherSuite, base.TestCase):
             self.assertEqual(('net', 'bad', 'node'),
                              (error.name, error.host, error.node))
 
-    def test_host_that_is_out_may_lack_metrics(self):
+    def test_rejected_host_may_lack_metrics(self):
         hosts = builders.hosts(metrics=['', reported(cpu=1)])
 
         self.assertScores([1], hosts.at(np.array([1])), weight_setting='cpu=1')
@@ -97,7 +97,7 @@ class TestMetricsWeigher(weighers.WeigherSuite, base.TestCase):
         self.assertScores([1, 1, -10000, -10000], hosts,
                           weight_setting='cpu=1,net=0', required=False)
 
-    def test_metric_that_is_no_number_is_missing(self):
+    def test_metric_without_a_number_is_missing(self):
         values = ['9', None, True, [1], {}, float('nan'), float('inf'),
                   10 ** 400, -10 ** 400]
         bad = [reported(cpu=value) for value in values]
@@ -107,7 +107,7 @@ class TestMetricsWeigher(weighers.WeigherSuite, base.TestCase):
         self.assertScores([-10000] * len(bad), builders.hosts(metrics=bad),
                           weight_setting='cpu=1', required=False)
 
-    def test_sum_that_is_no_number_is_missing(self):
+    def test_infinite_sum_is_missing(self):
         hosts = builders.hosts(metrics=[reported(cpu=1e300, net=-1e300)])
 
         self.assertScores([-10000], hosts, required=False,
@@ -121,7 +121,7 @@ class TestMetricsWeigher(weighers.WeigherSuite, base.TestCase):
             metadata={'metrics_weight_multiplier': MULTIPLIERS},
             metrics=st.just('') | METRICS),
         setting=SETTINGS, multiplier=st.sampled_from([0.0, 1.0]))
-    def test_column_score_is_that_of_each_row(
+    def test_column_score_equals_row_scores(
             self, hosts, setting, multiplier):
         plugin = builders.plugin(
             self.plugin, required=False, weight_multiplier=multiplier,

@@ -24,7 +24,7 @@ class TestPCIWeigher(weighers.WeigherSuite, base.TestCase):
                           pci_weight_multiplier=-0.1)
 
     @hypothesis.given(hosts=strategies.hosts())
-    def test_column_score_is_that_of_each_row(self, hosts):
+    def test_column_score_equals_row_scores(self, hosts):
         # Where none has a device, all are alike.
         hypothesis.assume(hosts['free_pci_devices'].any())
         plugin, request = builders.plugin(self.plugin), builders.request()
@@ -49,7 +49,7 @@ class TestCPUWeigher(weighers.WeigherSuite, base.TestCase):
         self.assertEqual((0, None), (self.plugin.minval, self.plugin.maxval))
 
     @hypothesis.given(table=rows.ROWS)
-    def test_column_score_is_that_of_each_row(self, table):
+    def test_column_score_equals_row_scores(self, table):
         self.assertScores(
             [row['vcpus_total'] * row['cpu_allocation_ratio']
              - row['vcpus_used'] for row in table],
@@ -69,7 +69,7 @@ class TestDiskWeigher(weighers.WeigherSuite, base.TestCase):
         self.assertEqual((0, None), (self.plugin.minval, self.plugin.maxval))
 
     @hypothesis.given(table=rows.ROWS)
-    def test_column_score_is_that_of_each_row(self, table):
+    def test_column_score_equals_row_scores(self, table):
         self.assertScores([row['free_disk_mb'] for row in table],
                           rows.hosts(table))
 
@@ -87,6 +87,6 @@ class TestRAMWeigher(weighers.WeigherSuite, base.TestCase):
         self.assertEqual((0, None), (self.plugin.minval, self.plugin.maxval))
 
     @hypothesis.given(table=rows.ROWS)
-    def test_column_score_is_that_of_each_row(self, table):
+    def test_column_score_equals_row_scores(self, table):
         self.assertScores([row['free_ram_mb'] for row in table],
                           rows.hosts(table))

@@ -37,12 +37,12 @@ class SoftCases:
         self.assertScores([0, 2 * self.sign, self.sign], hosts,
                           self.request(FIRST, SECOND, THIRD))
 
-    def test_member_that_is_named_twice_counts_once(self):
+    def test_repeated_member_counts_once(self):
         hosts = builders.hosts(2, located={FIRST: 1})
 
         self.assertScores([0, self.sign], hosts, self.request(FIRST, FIRST))
 
-    def test_member_that_was_just_placed_counts(self):
+    def test_member_placed_in_this_decision_counts(self):
         hosts, request = builders.hosts(2), self.request(FIRST)
 
         hosts.take(1, request.resources(), FIRST)
@@ -90,7 +90,7 @@ class TestRows(base.TestCase):
         hosts=strategies.hosts(), group=GROUPS, kind=st.sampled_from([
             (soft_affinity.ServerGroupSoftAffinityWeigher, 1),
             (soft_affinity.ServerGroupSoftAntiAffinityWeigher, -1)]))
-    def test_column_score_is_that_of_each_row(self, hosts, group, kind):
+    def test_column_score_equals_row_scores(self, hosts, group, kind):
         plugin, sign = kind
         request = builders.request(**({'group': group} if group else {}))
 
