@@ -9,7 +9,7 @@ from cellsched import objects
 from tests.unit import base
 
 
-def said(number, *hosts, **metadata):
+def row_of(number, *hosts, **metadata):
     return aggregates.AggregateRow(
         number, f'uuid{number}', f'name{number}', metadata, list(hosts))
 
@@ -28,8 +28,8 @@ class TestGrouping(base.TestCase):
     def names(self, host):
         return [each.name for each in self.grouping.group(host)]
 
-    def test_host_has_its_aggregates_by_their_ids(self):
-        self.apply(said(9, 'a', 'b'), said(2, 'b', key='x'))
+    def test_host_has_its_aggregates_ordered_by_id(self):
+        self.apply(row_of(9, 'a', 'b'), row_of(2, 'b', key='x'))
 
         self.assertEqual(['name9'], self.names('a'))
         self.assertEqual(['name2', 'name9'], self.names('b'))
@@ -38,8 +38,8 @@ class TestGrouping(base.TestCase):
             self.grouping.group('b')[0].uuid,
             self.grouping.group('b')[0].metadata))
 
-    def test_hosts_of_the_same_aggregates_share_them(self):
-        self.apply(said(1, 'a', 'b'), said(2, 'a', 'b', 'c'))
+    def test_hosts_of_the_same_aggregates_share_a_group(self):
+        self.apply(row_of(1, 'a', 'b'), row_of(2, 'a', 'b', 'c'))
 
         self.assertIs(self.grouping.group('a'), self.grouping.group('b'))
         self.assertNotEqual(self.grouping.group('a'),
@@ -47,22 +47,22 @@ class TestGrouping(base.TestCase):
 
     def test_hosts_of_changed_aggregates_are_returned(self):
         self.assertEqual({'a', 'b', 'c'}, self.apply(
-            said(1, 'a', 'b'), said(2, 'c')))
+            row_of(1, 'a', 'b'), row_of(2, 'c')))
 
         self.assertEqual({'a', 'b', 'd'},
-                         self.apply(said(1, 'b', 'd'), ids={1, 2}))
+                         self.apply(row_of(1, 'b', 'd'), ids={1, 2}))
         self.assertEqual([[], ['name1'], ['name2'], ['name1']],
                          [self.names(host) for host in 'abcd'])
 
-    def tell(self, number, *hosts, uuid=None, **metadata):
+    def update(self, number, *hosts, uuid=None, **metadata):
         return self.grouping.tell(objects.Aggregate(
             id=number, uuid=uuid or str(UUID(int=number)),
             name=f'told{number}', hosts=list(hosts), metadata=metadata))
 
-    def test_aggregate_that_a_caller_tells_of_stays_beside_the_others(self):
-        self.apply(said(1, 'a', availability_zone='north'))
+    def test_aggregate_of_a_caller_adds_to_read_aggregates(self):
+        self.apply(row_of(1, 'a', availability_zone='north'))
 
-        self.assertEqual({'a', 'b'}, self.tell(
+        self.assertEqual({'a', 'b'}, self.update(
             1, 'a', 'b', availability_zone='south'))
 
         self.assertEqual(['name1', 'told1'], self.names('a'))
@@ -71,10 +71,10 @@ class TestGrouping(base.TestCase):
         self.apply(ids=())
         self.assertEqual([['told1']] * 2, [self.names(host) for host in 'ab'])
 
-    def test_aggregate_that_a_caller_tells_again_is_another_one(self):
-        self.tell(1, 'a', 'b')
+    def test_second_update_of_a_caller_replaces_the_first(self):
+        self.update(1, 'a', 'b')
 
-        self.assertEqual({'a', 'b', 'c'}, self.tell(1, 'b', 'c'))
+        self.assertEqual({'a', 'b', 'c'}, self.update(1, 'b', 'c'))
 
         self.assertEqual([[], ['told1'], ['told1']],
                          [self.names(host) for host in 'abc'])
@@ -83,13 +83,13 @@ class TestGrouping(base.TestCase):
         uuid = str(UUID(int=7))
         self.apply(aggregates.AggregateRow(1, uuid, 'own', {}, ['a']))
 
-        self.assertEqual(set(), self.tell(5, 'b', uuid=uuid))
+        self.assertEqual(set(), self.update(5, 'b', uuid=uuid))
 
         self.assertEqual([['own'], []], [self.names(host) for host in 'ab'])
 
-    def test_aggregate_that_a_caller_takes_back_is_gone(self):
-        self.apply(said(1, 'a'))
-        self.tell(1, 'a')
+    def test_deleted_aggregate_of_a_caller_is_removed(self):
+        self.apply(row_of(1, 'a'))
+        self.update(1, 'a')
 
         self.assertEqual({'a'}, self.grouping.forget(1))
         self.assertEqual(set(), self.grouping.forget(1))
@@ -101,25 +101,25 @@ class TestGrouping(base.TestCase):
 
         self.assertEqual([], self.names('a'))
 
-    def test_aggregate_that_goes_leaves_its_hosts(self):
-        self.apply(said(1, 'a', 'b'), said(2, 'b'))
+    def test_removed_aggregate_is_removed_from_its_hosts(self):
+        self.apply(row_of(1, 'a', 'b'), row_of(2, 'b'))
 
         self.assertEqual({'a', 'b'}, self.apply(ids={2}))
 
         self.assertEqual([[], ['name2']],
                          [self.names(host) for host in 'ab'])
 
-    def test_nothing_changed_is_nothing_touched(self):
-        self.apply(said(1, 'a'))
+    def test_empty_change_touches_no_host(self):
+        self.apply(row_of(1, 'a'))
 
         self.assertEqual(set(), self.grouping.apply(
             aggregates.AggregateChanges((), False, [], None)))
         self.assertEqual(['name1'], self.names('a'))
 
-    def test_zone_is_that_of_the_oldest_aggregate_that_says_one(self):
-        self.apply(said(3, 'a', availability_zone='late'),
-                   said(2, 'a', 'b', availability_zone='early'),
-                   said(1, 'a', 'c', availability_zone=''))
+    def test_zone_comes_from_the_oldest_aggregate_with_a_zone(self):
+        self.apply(row_of(3, 'a', availability_zone='late'),
+                   row_of(2, 'a', 'b', availability_zone='early'),
+                   row_of(1, 'a', 'c', availability_zone=''))
 
         self.assertEqual(['early', 'early', 'nova', 'nova'],
                          [self.grouping.zone(host) for host in 'abcd'])

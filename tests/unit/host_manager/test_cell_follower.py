@@ -15,7 +15,7 @@ from tests.unit.hosts import following
 
 class TestReading(following.FollowerTestCase):
 
-    def test_only_what_changed_is_read(self):
+    def test_only_changed_hosts_are_read(self):
         for host in ('a', 'b'):
             self.world.add_host('cell1', host)
         self.read()
@@ -50,7 +50,7 @@ class TestReading(following.FollowerTestCase):
         self.node('a')
         self.assertEqual([], self.read())
 
-    def test_cell_was_heard_when_it_was_read(self):
+    def test_read_updates_the_time_of_the_cell(self):
         self.read()
         now = self.world.own_clock.timestamp()
 
@@ -58,7 +58,7 @@ class TestReading(following.FollowerTestCase):
         self.assertEqual(5.0, self.table.cells.silent_s(
             self.follower.cell.uuid, now + 5))
 
-    def test_report_of_a_service_is_that_of_its_nodes(self):
+    def test_service_report_updates_each_of_its_nodes(self):
         self.world.add_host('cell1', 'a', 'n1', 'n2')
         self.world.add_host('cell1', 'b')
         self.read()
@@ -77,7 +77,7 @@ class TestReading(following.FollowerTestCase):
             connection.execute(
                 sa.text(f'ALTER TABLE {name} RENAME TO {other}'))
 
-    def test_read_that_fails_is_made_up_for(self):
+    def test_failed_read_is_repeated(self):
         uuid = self.node('a')
         self.service('a')
         self.rename('host_mappings', 'away')
@@ -158,7 +158,7 @@ class TestOrder(following.FollowerTestCase):
 
         self.assertEqual([uuid], self.known())
 
-    def test_vanished_node_is_gone_until_it_is_reported(self):
+    def test_vanished_node_is_absent_until_the_next_report(self):
         uuid = self.node('a')
         self.service('a')
         self.read()
@@ -180,7 +180,7 @@ class TestOrder(following.FollowerTestCase):
 
         self.assertEqual([uuid], self.known())
 
-    def test_node_that_goes_while_it_waits_never_comes(self):
+    def test_node_deleted_before_a_service_report_is_not_added(self):
         self.node('a')
         self.read()
         self.delete('a')
@@ -190,7 +190,7 @@ class TestOrder(following.FollowerTestCase):
         self.assertEqual([], self.read())
         self.assertEqual([], self.known())
 
-    def test_waiting_node_that_others_removed_never_comes(self):
+    def test_node_deleted_outside_before_a_service_report_is_not_added(self):
         self.node('a')
         self.read()
         self.execute(sa.delete(models.compute_nodes))

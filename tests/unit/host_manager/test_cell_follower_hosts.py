@@ -20,14 +20,14 @@ class TestGoing(following.FollowerTestCase):
         self.b = self.world.add_host('cell1', 'b')
         self.read()
 
-    def test_host_that_is_deleted_goes(self):
+    def test_deleted_host_is_removed(self):
         self.delete('a')
 
         self.read()
 
         self.assertEqual([self.b], self.known())
 
-    def test_host_that_comes_back_is_new(self):
+    def test_recreated_host_is_added(self):
         self.delete('a')
         self.read()
 
@@ -36,7 +36,7 @@ class TestGoing(following.FollowerTestCase):
         self.assertEqual([new], self.read())
         self.assertEqual(sorted([new, self.b]), self.known())
 
-    def test_host_that_went_and_came_back_meanwhile_is_new(self):
+    def test_host_recreated_between_reads_is_added(self):
         self.delete('a')
         new = self.world.add_host('cell1', 'a')
 
@@ -55,7 +55,7 @@ class TestGoing(following.FollowerTestCase):
         self.service('a')
         self.assertEqual([self.a], self.read())
 
-    def test_row_that_others_delete_goes_when_everything_is_read(self):
+    def test_row_deleted_outside_is_removed_by_a_full_read(self):
         self.execute(sa.delete(models.compute_nodes).where(
             models.compute_nodes.c.host == 'a'))
         self.read()
@@ -65,7 +65,7 @@ class TestGoing(following.FollowerTestCase):
 
         self.assertEqual([self.b], self.known())
 
-    def test_cell_that_is_forgotten_takes_its_hosts_along(self):
+    def test_removed_cell_removes_its_hosts(self):
         other = self.follow('cell2')
         uuid = self.world.add_host('cell2', 'c')
         other.read(self.world.targets.database(self.world.cells['cell2']),
@@ -77,7 +77,7 @@ class TestGoing(following.FollowerTestCase):
         self.assertEqual(
             self.world.own_clock.timestamp(), self.table.cells.oldest)
 
-    def test_reading_that_ends_after_that_writes_nothing(self):
+    def test_read_ending_after_removal_of_the_cell_writes_no_host(self):
         self.follower.forget()
         self.world.add_host('cell1', 'late')
 
@@ -86,7 +86,7 @@ class TestGoing(following.FollowerTestCase):
         self.assertEqual([], self.known())
         self.assertEqual(float('inf'), self.table.cells.oldest)
 
-    def test_idle_reading_that_ends_after_that_writes_nothing(self):
+    def test_idle_read_ending_after_removal_writes_no_time(self):
         self.read()
         self.follower.forget()
 
@@ -103,7 +103,7 @@ class TestStrangers(following.FollowerTestCase):
         self.follow('cell2').read(
             self.world.targets.database(self.world.cells['cell2']), False)
 
-    def test_nodes_that_are_new_are_mapped_and_marked(self):
+    def test_new_nodes_are_mapped_and_marked(self):
         self.world.add_host('cell1', 'b')
 
         self.read()
@@ -124,7 +124,7 @@ class TestStrangers(following.FollowerTestCase):
         self.assertEqual(1, self.logs.output.count(
             'host names are unique across cells'))
 
-    def test_host_that_is_no_stranger_any_more_is_let_in(self):
+    def test_host_is_added_once_the_conflicting_mapping_is_deleted(self):
         uuid = self.world.add_host('cell1', 'a', 'stranger')
         self.read()
         with self.world.database.writer() as connection:
@@ -170,7 +170,7 @@ class TestFailures(following.FollowerTestCase):
         return self.table.cells.failures(
             self.follower.cell.uuid, self.world.own_clock.timestamp())
 
-    def test_builds_that_failed_since_are_counted(self):
+    def test_new_failed_builds_are_counted(self):
         self.node('a', stats='{"failed_builds": 2}')
         self.service('a')
         self.read()
@@ -181,7 +181,7 @@ class TestFailures(following.FollowerTestCase):
         self.read()
         self.assertEqual(3.0, self.failures())
 
-    def test_count_that_begins_anew_is_no_failure(self):
+    def test_reset_counter_is_no_failure(self):
         self.node('a', stats='{"failed_builds": 5}')
         self.service('a')
         self.read()
@@ -264,7 +264,7 @@ class TestMappingNone(following.FollowerTestCase):
         self.assertEqual([a], self.read())
         self.assertEqual(sorted([a, b]), self.known())
 
-    def test_host_that_waits_and_is_deleted_is_forgotten(self):
+    def test_unmapped_host_deleted_before_its_mapping_is_not_added(self):
         self.world.add_host('cell1', 'a')
         self.read()
         self.delete('a')
@@ -305,19 +305,19 @@ class TestMovedNode(following.FollowerTestCase):
         self.there.read(self.new, True)
         self.follower.mapped = set()
 
-    def test_mapping_that_goes_removes_it_from_no_other_cell(self):
+    def test_deleted_mapping_keeps_the_node_of_the_new_cell(self):
         self.read()
 
         self.assertEqual(16, self.value(self.uuid, 'vcpus_total'))
 
-    def test_deletion_of_its_host_removes_it_from_no_other_cell(self):
+    def test_deleted_host_keeps_the_node_of_the_new_cell(self):
         self.follower.mapped = None
         self.delete('a')
         self.read()
 
         self.assertEqual(16, self.value(self.uuid, 'vcpus_total'))
 
-    def test_removal_of_its_cell_removes_it_from_no_other_cell(self):
+    def test_removed_cell_keeps_the_node_of_the_new_cell(self):
         self.follower.forget()
 
         self.assertEqual(16, self.value(self.uuid, 'vcpus_total'))

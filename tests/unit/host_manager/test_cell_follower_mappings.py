@@ -88,7 +88,7 @@ class TestLoader(MappingCase):
         self.assertEqual(['a2', 'b1'], self.names())
         self.assertIn('Host a1 of cell', self.logs.output)
 
-    def test_host_that_was_mapped_just_now_may_go_at_once(self):
+    def test_new_hosts_are_removed_with_their_mappings(self):
         self.refresh()
         self.unmap('a1', 'a2', 'b1')
 
@@ -96,7 +96,7 @@ class TestLoader(MappingCase):
 
         self.assertEqual([], self.names())
 
-    def test_host_that_has_no_mapping_at_the_start_is_not_there(self):
+    def test_unmapped_host_is_absent_after_a_restart(self):
         self.refresh()
         self.unmap('a1')
         self.loader = self.world.loader()
@@ -105,7 +105,7 @@ class TestLoader(MappingCase):
 
         self.assertEqual(['a2', 'b1'], self.names())
 
-    def test_host_that_is_mapped_again_is_there_after_a_refresh(self):
+    def test_remapped_host_returns_after_a_refresh(self):
         self.refresh()
         self.unmap('a1', 'b1')
         self.refresh()
@@ -131,7 +131,7 @@ class TestLoader(MappingCase):
         self.refresh()
         self.assertEqual(16, self.value('a1', 'vcpus_total'))
 
-    def test_host_that_is_not_mapped_is_asked_about_once(self):
+    def test_unmapped_host_is_queried_and_logged_once(self):
         self.refresh()
         self.unmap('a1')
         self.refresh()
@@ -145,7 +145,7 @@ class TestLoader(MappingCase):
         self.assertEqual(3, len(statements))
         self.assertEqual(1, self.logs.output.count('Host a1 of cell'))
 
-    def test_host_that_went_to_another_cell_is_there_alone(self):
+    def test_host_moved_to_another_cell_has_a_single_row(self):
         self.refresh()
         self.unmap('a1')
         self.map_to('a1', 'cell2')

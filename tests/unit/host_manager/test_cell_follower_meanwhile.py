@@ -9,7 +9,7 @@ from tests.unit.hosts import following
 
 class TestReading(following.FollowerTestCase):
 
-    def test_nothing_is_missed_between_one_reading_and_the_next(self):
+    def test_change_between_two_statements_is_read(self):
         uuid = self.world.add_host('cell1', 'a')
         # Another one maps it, which is to write into the cell.
         self.read()

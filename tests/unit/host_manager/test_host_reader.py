@@ -62,29 +62,29 @@ class TestHostReader(loading.LoaderTestCase):
                 self.facts(table, row))
         self.assertEqual(loaded.sharing, table.sharing)
 
-    def test_hosts_are_as_a_loader_has_them(self):
+    def test_hosts_equal_the_hosts_of_the_loader(self):
         reading = self.read('a1', 'n2', 'b2')
 
         self.assertEqual(['a1', 'n2', 'b2'], list(reading.table['nodename']))
         self.assertAsLoaded(reading.table)
         self.assertEqual(4, reading.table['available:VGPU@1'][2])
 
-    def test_all_hosts_are_as_a_loader_has_them(self):
+    def test_all_hosts_equal_the_table_of_the_loader(self):
         reading = self.read(scope=host_reader.EVERYTHING)
 
         self.assertEqual(5, len(reading.table))
         self.assertAsLoaded(reading.table)
 
-    def test_host_that_is_named_is_read_with_all_its_nodes(self):
+    def test_named_host_is_read_with_all_nodes(self):
         reading = self.read('b1', names=['A2', 'nowhere'])
 
         self.assertEqual(
             ['n1', 'n2', 'b1'], list(reading.table['nodename']))
 
-    def test_nothing_is_read_of_nothing(self):
+    def test_empty_read_returns_no_hosts(self):
         self.assertEqual(0, len(self.read().table))
 
-    def test_host_that_is_not_mapped_any_more_is_left_out(self):
+    def test_unmapped_host_is_not_read(self):
         with self.world.database.writer() as connection:
             connection.execute(sa.delete(models.host_mappings).where(
                 models.host_mappings.c.host == 'a1'))
@@ -98,14 +98,14 @@ class TestHostReader(loading.LoaderTestCase):
 
         self.assertEqual({'a3': 'cell1'}, self.world.mapped('a3'))
 
-    def test_host_of_another_cell_is_left_out(self):
+    def test_host_of_another_cell_is_not_read(self):
         self.world.add_host('cell2', 'a1', vcpus=16)
 
         found = self.read('a1', names=['a1']).table
 
         self.assertEqual([8], found['vcpus_total'].tolist())
 
-    def test_cell_that_fails_is_silent_and_the_others_are_read(self):
+    def test_failing_cell_is_silent_and_other_cells_are_read(self):
         def fail():
             raise ValueError('no such cell')
 
@@ -119,7 +119,7 @@ class TestHostReader(loading.LoaderTestCase):
         self.assertIn('fails the query HostReader.read: ValueError',
                       self.logs.output)
 
-    def test_beats_are_those_of_all_hosts(self):
+    def test_heartbeats_are_read_of_all_hosts(self):
         table = self.reader.beats(world.CONTEXT)
 
         loaded = self.loader.table

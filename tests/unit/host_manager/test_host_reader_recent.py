@@ -37,12 +37,12 @@ class TestCountBuilds(base.TestCase):
             self.one: marks.get('one'), self.two: marks.get('two')})
         return self.table['num_io_ops'].tolist()
 
-    def test_builds_are_counted_beside_those_reported(self):
+    def test_recent_choices_are_added_to_reported_builds(self):
         self.assertEqual([5, 1], self.builds(
             [choice(self.one, mark=None), choice(self.one, mark=None),
              choice(self.two, mark=7)], two=7))
 
-    def test_builds_of_a_host_that_has_reported_since_are_not(self):
+    def test_choices_before_the_last_report_are_not_added(self):
         self.assertEqual([3, 0], self.builds(
             [choice(self.one, mark=7), choice('gone', mark=None)], one=8))
 

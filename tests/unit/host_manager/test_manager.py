@@ -17,7 +17,7 @@ from tests.unit.hosts import loading
 
 class TestCells(loading.LoaderTestCase):
 
-    def test_rows_are_what_cells_say(self):
+    def test_rows_equal_records_of_the_cells(self):
         self.refresh()
 
         self.assertEqual(['a1', 'b1'], self.names())
@@ -42,7 +42,7 @@ class TestCells(loading.LoaderTestCase):
         self.assertEqual(['a1', 'a2', 'a2', 'b1'], self.names())
         self.assertEqual('n2', self.value('n2', 'nodename'))
 
-    def test_what_a_host_keeps_for_itself_is_not_free(self):
+    def test_amounts_used_by_the_host_are_not_free(self):
         self.save('cell1', 'a1', memory_mb_used=512, local_gb_used=10)
 
         self.refresh()
@@ -51,7 +51,7 @@ class TestCells(loading.LoaderTestCase):
         self.assertEqual(7680, self.value('a1', 'free_ram_mb'))
         self.assertEqual(90 * 1024, self.value('a1', 'free_disk_mb'))
 
-    def test_host_that_comes_is_added(self):
+    def test_new_host_is_added(self):
         self.refresh()
         self.world.add_host('cell2', 'b2')
 
@@ -60,7 +60,7 @@ class TestCells(loading.LoaderTestCase):
         self.assertEqual(['a1', 'b1', 'b2'], self.names())
         self.assertEqual(8, self.value('b2', 'available:VCPU'))
 
-    def test_host_that_changes_is_changed(self):
+    def test_changed_host_is_updated(self):
         self.refresh()
         self.disable('cell1', 'a1')
         with self.world.writer('cell2') as connection:
@@ -73,7 +73,7 @@ class TestCells(loading.LoaderTestCase):
         self.assertTrue(self.value('b1', 'forced_down'))
         self.assertEqual(5, self.value('b1', 'vcpus_total'))
 
-    def test_host_that_goes_is_dropped(self):
+    def test_deleted_host_is_removed(self):
         self.world.add_host('cell1', 'a2')
         self.refresh()
         with self.world.writer('cell1') as connection:
@@ -83,7 +83,7 @@ class TestCells(loading.LoaderTestCase):
 
         self.assertEqual(['a2', 'b1'], self.names())
 
-    def test_host_that_never_reported_counts_from_its_creation(self):
+    def test_host_without_reports_counts_from_its_creation(self):
         self.change('cell1', models.services, 'a1', last_seen_up=None)
 
         self.refresh()
@@ -91,7 +91,7 @@ class TestCells(loading.LoaderTestCase):
         self.assertEqual(self.world.own_clock.timestamp() - 1,
                          self.value('a1', 'last_seen_up'))
 
-    def test_what_old_rows_leave_empty_is_no_matter(self):
+    def test_empty_columns_of_old_rows_have_defaults(self):
         self.change('cell1', models.services, 'a1', disabled=None,
                     forced_down=None, last_seen_up=None, created_at=None)
         self.change('cell1', models.compute_nodes, 'a1',
@@ -105,7 +105,7 @@ class TestCells(loading.LoaderTestCase):
             self.value('a1', 'last_seen_up'),
             self.value('a1', 'cpu_allocation_ratio')))
 
-    def test_zone_is_that_of_an_aggregate(self):
+    def test_zone_comes_from_an_aggregate(self):
         with self.world.database.writer() as connection:
             aggregates.create(
                 connection, samples.uuids(1)[0], 'z', ['b1'],
@@ -157,7 +157,7 @@ class TestCells(loading.LoaderTestCase):
         self.assertEqual(['a1', 'b1'], self.names())
         self.assertEqual(8, self.available('a1'))
 
-    def test_cell_that_is_removed_takes_its_hosts_along(self):
+    def test_removed_cell_removes_its_hosts(self):
         self.refresh()
         with self.world.database.writer() as connection:
             for table in ('host_mappings', 'cell_mappings'):
@@ -167,7 +167,7 @@ class TestCells(loading.LoaderTestCase):
 
         self.assertEqual([], self.names())
 
-    def test_cell_that_is_added_is_read(self):
+    def test_added_cell_is_read(self):
         self.refresh()
         self.world.cells['cell3'] = self.world.add_cell('cell3')
         self.world.add_host('cell3', 'c1')
@@ -176,7 +176,7 @@ class TestCells(loading.LoaderTestCase):
 
         self.assertEqual(['a1', 'b1', 'c1'], self.names())
 
-    def test_extra_columns_are_there(self):
+    def test_extra_column_is_added_with_its_default(self):
         extra = columns.Column('colour', 'object', 'green', 'its colour')
         self.loader = self.world.loader(extra_columns=[extra])
 
@@ -184,7 +184,7 @@ class TestCells(loading.LoaderTestCase):
 
         self.assertEqual('green', self.value('a1', 'colour'))
 
-    def test_extra_columns_are_filled_from_where_they_say(self):
+    def test_extra_columns_are_filled_from_their_sources(self):
         extra = columns.Column('celsius', 'float64', -1.0, 'how hot it is',
                                'stats.temperature')
         self.loader = self.world.loader(extra_columns=[extra])
@@ -203,7 +203,7 @@ class TestCells(loading.LoaderTestCase):
 
 class TestMapping(loading.LoaderTestCase):
 
-    def test_hosts_that_nobody_mapped_are_mapped(self):
+    def test_unmapped_hosts_are_mapped(self):
         self.refresh()
 
         self.assertEqual({'a1': 'cell1', 'b1': 'cell2'},
@@ -213,7 +213,7 @@ class TestMapping(loading.LoaderTestCase):
                 self.assertEqual(
                     [], compute_nodes.list_unmapped(connection))
 
-    def test_cell_that_cannot_be_written_does_not_keep_the_others(self):
+    def test_read_only_cell_is_silent_and_other_cells_are_read(self):
         cell = self.world.cells['cell1']
         path = cell.database_connection.removeprefix('sqlite:///')
         self.map('cell1', database_connection=(
@@ -227,7 +227,7 @@ class TestMapping(loading.LoaderTestCase):
 
 class TestUnreadableProvider(loading.LoaderTestCase):
 
-    def test_it_has_no_capacity_until_it_can_be_read(self):
+    def test_capacity_is_zero_until_the_provider_is_readable(self):
         self.refresh()
         read, flaws = self.loader.claims.usages, []
 

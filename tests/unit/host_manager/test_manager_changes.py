@@ -82,7 +82,7 @@ class TestChanges(loading.LoaderTestCase):
 
         self.assertEqual(['cell1', 'cell2'], sorted(found))
 
-    def test_request_within_the_time_of_a_change_reads_nothing(self):
+    def test_request_soon_after_a_change_reads_no_cell(self):
         self.world.clock.advance(operator_changes.KNOWN_S)
         self.follow()
         self.loader.database = None  # Nothing can be read.
@@ -92,7 +92,7 @@ class TestChanges(loading.LoaderTestCase):
 
         self.assertNotIn('does not answer', self.logs.output)
 
-    def test_refresh_that_waits_for_a_cell_hides_no_change_of_another(self):
+    def test_refresh_waiting_for_a_cell_hides_no_change_of_another(self):
         waits, over = threading.Event(), threading.Event()
         self.addCleanup(over.set)
 
@@ -143,7 +143,7 @@ class TestChanges(loading.LoaderTestCase):
         self.follow()
         self.assertTrue(self.is_disabled())
 
-    def test_api_database_that_hangs_delays_no_later_request(self):
+    def test_hanging_api_database_delays_no_later_request(self):
         over = threading.Event()
         self.addCleanup(over.set)
 

@@ -47,7 +47,7 @@ class TestClaims(loading.LoaderTestCase):
         self.world.claims = claims
         self.loader = self.world.loader()
 
-    def test_usage_is_that_of_the_claim_store(self):
+    def test_usage_is_read_from_the_claim_store(self):
         self.world.claim('a1', 3)
 
         self.refresh()
@@ -58,7 +58,7 @@ class TestClaims(loading.LoaderTestCase):
                         self.value('a1', 'num_instances')))
         self.assertEqual(4, self.value('b1', 'available:VCPU'))
 
-    def test_changes_are_applied_as_they_come(self):
+    def test_changed_claims_and_inventories_are_applied(self):
         self.refresh()
         consumer = self.world.claim('a1', 3)
         self.refresh()
@@ -105,7 +105,7 @@ class TestClaims(loading.LoaderTestCase):
         self.assertIsNone(first)
         self.assertIsNotNone(second)
 
-    def test_host_that_was_not_reported_to_the_store_has_no_room(self):
+    def test_host_unknown_to_the_store_has_no_capacity(self):
         with self.world.writer('cell1') as connection:
             self.world.providers['a2'] = compute_nodes.save(
                 connection, samples.uuids(1)[0], 'a2', 'a2',
@@ -116,7 +116,7 @@ class TestClaims(loading.LoaderTestCase):
 
         self.assertEqual(0, self.value('a2', 'available:VCPU'))
 
-    def test_reload_sets_these_hosts_right_and_no_others(self):
+    def test_reload_corrects_only_the_named_hosts(self):
         self.refresh()
         for host in ('a1', 'b1'):
             allocation.take(
@@ -129,7 +129,7 @@ class TestClaims(loading.LoaderTestCase):
         self.assertEqual([8, 2], [
             self.value(host, 'available:VCPU') for host in ('a1', 'b1')])
 
-    def test_reloaded_host_that_changed_is_read_once(self):
+    def test_changed_host_is_read_once_by_a_reload(self):
         self.refresh()
         self.world.claim('a1', 3)
         del self.world.claims.asked[:]
@@ -140,7 +140,7 @@ class TestClaims(loading.LoaderTestCase):
             providers for _, providers in self.world.claims.asked])
         self.assertEqual(5, self.available('a1'))
 
-    def test_reload_that_fails_is_made_up_for(self):
+    def test_failed_reload_is_repeated_by_the_next_refresh(self):
         self.refresh()
         allocation.take(self.loader.table, self.loader.table.row(self.a1),
                         {'VCPU': 2})
@@ -157,7 +157,7 @@ class TestClaims(loading.LoaderTestCase):
         self.refresh()
         self.assertEqual(asked + 1, len(self.world.claims.asked))
 
-    def test_threads_that_wait_for_a_reading_share_the_next_one(self):
+    def test_threads_waiting_for_a_read_share_the_next_read(self):
         self.refresh()
         claims, begun, go = self.world.claims, *(
             threading.Event() for _ in range(2))
@@ -198,7 +198,7 @@ class TestClaims(loading.LoaderTestCase):
 
         self.assertIn([self.a1], [each for _, each in claims.asked])
 
-    def test_refresh_for_a_request_needs_no_claims_that_were_reloaded(self):
+    def test_refresh_skips_claims_reloaded_after_the_request(self):
         self.refresh()
         self.world.clock.advance(1)
         asked_at = self.world.clock.monotonic()
@@ -237,7 +237,7 @@ class TestClaims(loading.LoaderTestCase):
         self.assertTrue(refreshing.result())
         self.assertEqual(5, self.available('a1'))
 
-    def test_table_that_nobody_refreshes_follows_the_claims(self):
+    def test_follow_reads_changed_claims(self):
         now = self.loader.clock
         monotonic = now.monotonic
 
@@ -265,7 +265,7 @@ class TestClaims(loading.LoaderTestCase):
         self.assertEqual(5, self.available('a1'))
         self.assertFalse(self.loader.refresh(world.CONTEXT, since=asked_at))
 
-    def test_host_that_comes_while_the_store_fails_has_its_room_later(self):
+    def test_host_added_while_the_store_fails_has_capacity_later(self):
         self.refresh()
         self.world.add_host('cell1', 'a2')
         # The store has nothing new to tell of it, and fails when it is asked
@@ -294,7 +294,7 @@ class TestClaims(loading.LoaderTestCase):
         self.assertEqual((5, 1), (
             self.available('a2'), self.value('a2', 'num_instances')))
 
-    def test_build_that_a_host_does_not_report_is_counted_for_a_while(self):
+    def test_unreported_build_counts_for_a_limited_time(self):
         self.refresh()
         now = self.world.own_clock.timestamp()
         allocation.take(self.loader.table, self.loader.table.row(self.a1),

@@ -3,7 +3,7 @@ from cellsched.host_manager import manager
 from tests.unit import base
 
 
-class TestTold(base.TestCase):
+class TestInstanceReports(base.TestCase):
 
     def setUp(self):
         super().setUp()
@@ -26,7 +26,7 @@ class TestTold(base.TestCase):
         self.reports.replace('a', [])
         self.assertEqual(['b', None], self.hosts('1', '2'))
 
-    def test_complete_list_leaves_nothing_else(self):
+    def test_complete_list_replaces_the_instances_of_a_host(self):
         self.reports.update('a', ['1', '2'])
         self.reports.replace('a', ['2', '3'])
 
@@ -40,7 +40,7 @@ class TestTold(base.TestCase):
 
         self.assertEqual([None], self.hosts('1'))
 
-    def test_oldest_go_when_there_are_too_many(self):
+    def test_oldest_instances_are_dropped_above_the_maximum(self):
         self.patch(manager, 'INSTANCES_MAX', 3)
 
         self.reports.update('a', '12345')

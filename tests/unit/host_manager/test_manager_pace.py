@@ -19,7 +19,7 @@ DEADLINE_S = 600
 
 class TestReading(loading.LoaderTestCase):
 
-    def test_unchanged_hosts_cost_one_query(self):
+    def test_unchanged_hosts_cost_three_queries(self):
         # The first one maps the hosts, which is a change.
         self.refresh()
         self.refresh()
@@ -34,7 +34,7 @@ class TestReading(loading.LoaderTestCase):
         # The cells, the token of the aggregates, and that of the mappings.
         self.assertEqual(3, len(above))
 
-    def test_only_the_host_that_changed_is_read(self):
+    def test_only_the_changed_host_is_read(self):
         for number in range(2, 6):
             self.world.add_host('cell1', f'a{number}')
         self.refresh()
@@ -58,7 +58,7 @@ class TestFullReading(loading.LoaderTestCase):
         self.loader = self.world.loader(full_interval_s=100.0)
         self.refresh()
 
-    def test_it_is_done_within_its_interval(self):
+    def test_full_read_is_done_within_its_interval(self):
         for cell, host in ('cell1', 'a1'), ('cell2', 'b1'):
             self.change(cell, models.compute_nodes, host, vcpus=3)
         self.world.clock.advance(48)
@@ -73,7 +73,7 @@ class TestFullReading(loading.LoaderTestCase):
     def vcpus(self):
         return [self.value(host, 'vcpus_total') for host in ('a1', 'b1')]
 
-    def test_hosts_that_others_add_and_remove_are_seen(self):
+    def test_hosts_added_and_removed_outside_are_read(self):
         self.world.add_host('cell1', 'a2')
         with self.world.writer('cell1') as connection:
             for table in (models.compute_nodes, models.services):
@@ -88,7 +88,7 @@ class TestFullReading(loading.LoaderTestCase):
         self.assertEqual(['a2', 'b1'], self.names())
         self.assertEqual(8, self.available('a2'))
 
-    def test_it_is_done_again_after_as_long(self):
+    def test_full_read_is_repeated_after_its_interval(self):
         self.world.clock.advance(100)
         self.refresh()
         self.change('cell1', models.compute_nodes, 'a1', vcpus=3)
@@ -100,7 +100,7 @@ class TestFullReading(loading.LoaderTestCase):
 
         self.assertEqual(3, self.value('a1', 'vcpus_total'))
 
-    def test_aggregates_that_others_write_are_seen(self):
+    def test_aggregates_written_outside_are_read(self):
         with self.world.database.writer() as connection:
             connection.execute(sa.insert(api_models.aggregates).values(
                 id=1, uuid=samples.uuids(1)[0], name='z', lane=0, position=0))
@@ -127,13 +127,13 @@ class TestFollow(loading.LoaderTestCase):
             [True, False, False, True, False],
             [self.followed(after) for after in (0, 0.5, 1.4, 0.1, 1.9)])
 
-    def test_without_an_interval_it_is_read_each_time(self):
+    def test_table_without_interval_is_read_for_each_request(self):
         always = self.world.loader(interval_s=0.0)
 
         self.assertEqual(
             [True] * 3, [self.followed(loader=always) for _ in range(3)])
 
-    def test_caller_may_want_it_newer(self):
+    def test_caller_may_require_a_newer_read(self):
         self.loader.refresh(world.CONTEXT)
         asked_at = self.world.clock.monotonic()
         self.world.clock.advance(0.1)
@@ -141,7 +141,7 @@ class TestFollow(loading.LoaderTestCase):
         self.assertTrue(self.loader.refresh(world.CONTEXT, asked_at))
         self.assertFalse(self.loader.refresh(world.CONTEXT, asked_at))
 
-    def test_threads_that_ask_first_at_once_read_it_once(self):
+    def test_simultaneous_follows_read_the_cell_once(self):
         reads = []
         start = threading.Barrier(4)
         self.world.targets.behaviour['cell1'] = lambda: reads.append(1)
@@ -177,7 +177,7 @@ class TestFollow(loading.LoaderTestCase):
             go_on.set()
             self.assertTrue(first.result(DEADLINE_S))
 
-    def test_after_a_break_everybody_waits_for_the_reading(self):
+    def test_request_after_a_pause_waits_for_the_read(self):
         """By what was known before, hosts seem to be down."""
         # The break is not to be too long for the cell that is being read.
         self.loader = self.world.loader(timeout_s=1000.0)

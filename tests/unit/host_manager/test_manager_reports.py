@@ -8,12 +8,12 @@ from tests.unit.hosts import loading
 from tests.unit.hosts import world
 
 
-class TestTold(loading.LoaderTestCase):
+class TestReports(loading.LoaderTestCase):
 
     def zone(self, host):
         return self.value(host, 'availability_zone')
 
-    def tell(self, *hosts):
+    def report(self, *hosts):
         self.loader.tell_aggregates([objects.Aggregate(
             id=1, uuid=samples.uuids(1)[0], name='told', hosts=list(hosts),
             metadata={'availability_zone': 'moon'})])
@@ -21,21 +21,21 @@ class TestTold(loading.LoaderTestCase):
     def test_aggregates_are_in_the_table_at_once(self):
         self.refresh()
 
-        self.tell('a1', 'unknown')
+        self.report('a1', 'unknown')
 
         self.assertEqual(['moon', 'nova'], [
             self.zone('a1'), self.zone('b1')])
         self.loader.forget_aggregate(1)
         self.assertEqual('nova', self.zone('a1'))
 
-    def test_aggregates_wait_for_their_hosts(self):
-        self.tell('a1')
+    def test_reported_aggregates_apply_to_hosts_read_later(self):
+        self.report('a1')
 
         self.refresh()
 
         self.assertEqual('moon', self.zone('a1'))
 
-    def test_instances_are_on_the_node_of_their_host(self):
+    def test_reported_instances_are_on_the_node_of_their_host(self):
         self.refresh()
         self.loader.tell_instances('A1', ['1', '2'], complete=False)
         self.loader.tell_instances('gone', ['3'], complete=False)

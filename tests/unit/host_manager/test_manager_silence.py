@@ -37,7 +37,7 @@ class TestFailing(loading.LoaderTestCase):
         return [float(self.view()[name][row])
                 for name in ('cell_silent_s', 'cell_failures')]
 
-    def test_it_keeps_its_rows_and_is_marked(self):
+    def test_failing_cell_keeps_its_rows_and_is_silent(self):
         self.refresh()
 
         self.assertEqual(['a1', 'b1'], self.names())
@@ -46,14 +46,14 @@ class TestFailing(loading.LoaderTestCase):
         self.assertEqual([1.0, 1.0], self.facts('a1'))
         self.assertEqual([0.0, 0.0], self.facts('b1'))
 
-    def test_what_is_taken_there_is_still_followed(self):
+    def test_claims_in_a_failing_cell_are_read(self):
         self.world.claim('a1', 3)
 
         self.refresh()
 
         self.assertEqual(5, self.available('a1'))
 
-    def test_it_is_as_it_is_when_it_comes_back(self):
+    def test_recovered_cell_is_read(self):
         self.refresh()
         del self.world.targets.behaviour['cell1']
         self.save('cell1', 'a1', vcpus=3)
@@ -137,7 +137,7 @@ class TestHanging(loading.LoaderTestCase):
 
         self.world.targets.behaviour['cell1'] = behave
 
-    def test_it_delays_no_other(self):
+    def test_hanging_cell_delays_no_other_cell(self):
         self.world.add_host('cell2', 'b2')
         self.hang()
 
@@ -146,7 +146,7 @@ class TestHanging(loading.LoaderTestCase):
         # That was so while it hung.
         self.assertEqual(['a1', 'b1', 'b2'], self.seen)
 
-    def test_it_keeps_its_rows_and_is_marked(self):
+    def test_hanging_cell_keeps_its_rows_and_is_silent(self):
         self.hang()
 
         self.refresh()
@@ -155,7 +155,7 @@ class TestHanging(loading.LoaderTestCase):
         self.assertEqual(
             [self.world.cells['cell1'].identity], self.loader.silent)
 
-    def test_it_is_not_asked_while_it_hangs(self):
+    def test_hanging_cell_is_not_read_again(self):
         self.hang()
         self.refresh()
         self.world.targets.behaviour['cell1'] = fail
@@ -165,7 +165,7 @@ class TestHanging(loading.LoaderTestCase):
         self.assertEqual(1, len(self.loader.silent))
         self.assertNotIn('as told', self.logs.output)
 
-    def test_answer_that_comes_late_is_an_answer(self):
+    def test_late_answer_is_applied(self):
         self.hang()
         self.world.add_host('cell1', 'a2')
         self.refresh()
@@ -179,7 +179,7 @@ class TestHanging(loading.LoaderTestCase):
         self.refresh()
         self.assertEqual(([], 8), (self.loader.silent, self.available('a2')))
 
-    def test_answer_that_comes_too_late_is_none(self):
+    def test_late_answer_of_a_removed_cell_is_ignored(self):
         self.hang()
         self.world.add_host('cell1', 'a2')
         self.refresh()

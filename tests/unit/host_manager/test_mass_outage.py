@@ -43,13 +43,13 @@ class TestFind(base.TestCase):
     def found(self):
         return mass_outage.find(self.table, NOW, LIMITS)
 
-    def test_hosts_that_are_up_leave_none(self):
+    def test_hosts_in_state_up_are_no_outage(self):
         self.hosts('a', 20)
         self.hosts('b', 20)
 
         self.assertIsNone(self.found())
 
-    def test_there_are_no_hosts(self):
+    def test_table_without_hosts_has_no_outage(self):
         self.assertIsNone(self.found())
 
     def test_nearly_all_hosts_of_several_cells(self):
@@ -59,7 +59,7 @@ class TestFind(base.TestCase):
 
         self.assertEqual(mass_outage.MassOutage(36, 40, 2), self.found())
 
-    def test_fewer_of_them_are_dead(self):
+    def test_few_dead_hosts_are_no_outage(self):
         self.hosts('a', 18, GONE_S)
         self.hosts('b', 17, GONE_S)
         self.hosts('b', 4)
@@ -90,7 +90,7 @@ class TestFind(base.TestCase):
 
         self.assertIsNone(self.found())
 
-    def test_hosts_that_are_ahead_are_doubtful_too(self):
+    def test_hosts_with_clocks_ahead_are_an_outage(self):
         self.hosts('a', 18, -600.0)
         self.hosts('b', 18, -600.0)
 
@@ -147,7 +147,7 @@ class TestLoader(loading.LoaderTestCase):
         self.assertIn('2 of 2 hosts in 2 cells', self.logs.output)
         self.assertIn('by -600.0 to -600.0 seconds', self.logs.output)
 
-    def test_old_table_is_read_before_anything_is_decided(self):
+    def test_old_table_is_read_before_an_outage_is_declared(self):
         """Even while somebody else does; who stood still finds that so."""
         self.refresh()
         self.world.clock.advance(100)

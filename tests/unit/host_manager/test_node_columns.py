@@ -108,7 +108,7 @@ class TestNodes(base.TestCase):
             empty['nodename']))
         self.assertEqual('', self.logs.output)
 
-    def test_text_that_says_nothing_is_absent(self):
+    def test_empty_text_is_absent(self):
         empty = node(host_ip='', hypervisor_type='')
 
         self.assertEqual(
@@ -147,7 +147,7 @@ class TestNodes(base.TestCase):
             self.assertEqual((), node(
                 stats=json.dumps({'image_props': bad}))['image_props'], bad)
 
-    def test_statistic_that_is_no_number_is_none(self):
+    def test_statistic_without_a_number_is_zero(self):
         for bad in (None, '', 'many', [], {}, 'inf'):
             self.assertEqual(0, node(
                 stats=json.dumps({'io_workload': bad}))['num_io_ops'], bad)
@@ -155,14 +155,14 @@ class TestNodes(base.TestCase):
             self.assertEqual(0, node(
                 stats=f'{{"io_workload": {text}}}')['num_io_ops'], text)
 
-    def test_names_may_be_anything(self):
+    def test_names_are_read_as_text(self):
         self.assertEqual(frozenset({'1', 'None'}),
                          node(traits='[1, null]')['traits'])
         self.assertEqual((('1', 'None'),), node(
             supported_instances='[[1, null], "x", 3]')[
                 'supported_instances'])
 
-    def test_free_devices_are_those_of_all_pools(self):
+    def test_free_devices_are_summed_over_all_pools(self):
         self.assertEqual(5, node(
             pci_stats=json.dumps(POOLS))['free_pci_devices'])
 
@@ -178,43 +178,43 @@ class TestNodes(base.TestCase):
 
 class TestSources(base.TestCase):
 
-    def said(self, **values):
+    def read(self, **values):
         made = node(SOURCED, **values)
         return {name: made[name] for name in NOTHING}
 
-    def test_columns_are_filled_from_where_they_say(self):
+    def test_columns_are_filled_from_their_sources(self):
         self.assertEqual(
             {'celsius': 21.5, 'fans': 4, 'rack': 'r7', 'load': 0.25,
              'has_t': True},
-            self.said(stats='{"heat": 21.5, "fans": "4", "rack": "r7"}',
+            self.read(stats='{"heat": 21.5, "fans": "4", "rack": "r7"}',
                       metrics='[{"name": "load.1", "value": 0.25}]'))
 
-    def test_node_that_does_not_say_it_has_the_default(self):
+    def test_node_without_a_source_has_the_default(self):
         for empty in '{}', '', None:
             self.assertEqual(
-                NOTHING, self.said(stats=empty, metrics=None, traits='["U"]'))
+                NOTHING, self.read(stats=empty, metrics=None, traits='["U"]'))
 
-    def test_report_that_is_no_json_says_nothing(self):
+    def test_invalid_json_in_a_report_gives_the_defaults(self):
         for bad in BAD:
             self.assertEqual(
-                NOTHING, self.said(stats=bad, metrics=bad, traits=bad))
+                NOTHING, self.read(stats=bad, metrics=bad, traits=bad))
         for bad in ('[3, [], {}, {"name": "load.1"}, {"name": ["load.1"]}]',
                     '[{"value": 1}]', '[{"name": null, "value": 1}]'):
-            self.assertEqual(-1.0, self.said(metrics=bad)['load'], bad)
+            self.assertEqual(-1.0, self.read(metrics=bad)['load'], bad)
 
-    def test_value_that_a_column_cannot_hold_is_none(self):
+    def test_value_of_an_invalid_type_gives_the_default(self):
         for bad in ('null', '[]', '{}', '"much"', '""', '[1]', '1e999',
                     'NaN', '-Infinity', '9' * 400, '"nan"', '"inf"',
                     '9007199254740994', '"' + '9' * 4000 + '"'):
-            said = self.said(stats=f'{{"heat": {bad}, "fans": {bad}}}')
+            said = self.read(stats=f'{{"heat": {bad}, "fans": {bad}}}')
             self.assertEqual((-300.0, -1), (said['celsius'], said['fans']),
                              bad)
         for bad in ('7', 'null', '["r"]', '"\\u0000"', '"\\ud800"', '"a\\nb"',
                     '"' + 'x' * 256 + '"'):
             self.assertIsNone(
-                self.said(stats=f'{{"rack": {bad}}}')['rack'], bad)
+                self.read(stats=f'{{"rack": {bad}}}')['rack'], bad)
 
-    def test_standard_columns_are_as_without_them(self):
+    def test_standard_columns_do_not_depend_on_sourced_columns(self):
         said = node(SOURCED)
 
         self.assertEqual(node(), {
@@ -223,7 +223,7 @@ class TestSources(base.TestCase):
 
 class TestServices(base.TestCase):
 
-    def test_service_was_seen_when_it_reported_or_was_made(self):
+    def test_service_was_seen_at_its_report_or_creation(self):
         first, second, third = (datetime.datetime(1970, 1, day)
                                 for day in (1, 2, 3))
         rows = [types.SimpleNamespace(
@@ -238,7 +238,7 @@ class TestServices(base.TestCase):
             'last_seen_up': [86400.0, 172800.0, 0.0],
         }, node_columns.of_services(rows))
 
-    def test_no_service_says_nothing(self):
+    def test_empty_list_of_services_gives_empty_columns(self):
         self.assertEqual(
             {'service_disabled': [], 'forced_down': [], 'last_seen_up': []},
             node_columns.of_services([]))
