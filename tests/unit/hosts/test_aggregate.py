@@ -29,7 +29,7 @@ class TestAggregate(base.TestCase):
         self.assertIsNone(builders.aggregate().number('x'))
         self.assertEqual('', self.logs.output)
 
-    def test_value_that_is_no_number_is_logged_once(self):
+    def test_value_without_a_number_is_logged_once(self):
         for text in ('', 'many', '1,2', 'nan', '-inf', '1e999'):
             some = builders.aggregate(x=text)
 
@@ -51,11 +51,11 @@ class TestSeveral(base.TestCase):
             builders.aggregate(2, zone='c', ratio='1'),
             builders.aggregate(3, ratio='none'))
 
-    def test_values_are_those_of_all(self):
+    def test_values_are_collected_from_all_aggregates(self):
         self.assertEqual({'a', 'b', 'c'}, aggregate.values(self.some, 'zone'))
         self.assertEqual(frozenset(), aggregate.values((), 'zone'))
 
-    def test_no_number_counts_if_one_value_is_none(self):
+    def test_invalid_value_of_an_aggregate_voids_the_least_number(self):
         self.assertIsNone(aggregate.least(self.some, 'ratio'))
 
     def test_least_number_counts(self):

@@ -25,14 +25,14 @@ class TestFailures(base.TestCase):
             self.failures(after) for after in (0, 100, 200, 300)])
         self.assertEqual(0.0, self.failures(0, 'b'))
 
-    def test_new_failures_are_added_to_what_is_left(self):
+    def test_new_failures_add_to_decayed_failures(self):
         self.cells.failed('a', 8, 1000.0)
         self.cells.failed('a', 1, 1100.0)
 
         self.assertEqual([5.0, 2.5], [
             self.failures(after) for after in (100, 200)])
 
-    def test_clock_that_goes_back_makes_no_failures(self):
+    def test_backward_step_of_the_clock_adds_no_failures(self):
         self.cells.failed('a', 8, 1000.0)
 
         self.assertEqual(8.0, self.failures(-500))
@@ -45,7 +45,7 @@ class TestFailures(base.TestCase):
         self.assertTrue(self.cells.any_fails(1600.0))
         self.assertFalse(self.cells.any_fails(1700.0))
 
-    def test_cell_that_goes_is_forgotten(self):
+    def test_removed_cell_has_no_failures(self):
         self.cells.failed('a', 8, 1000.0)
 
         self.cells.drop('a')
@@ -67,14 +67,14 @@ class TestSilence(base.TestCase):
         self.assertEqual([0.0, 5.0, 0.0], [
             self.cells.silent_s('a', now) for now in (1000.0, 1005.0, 990.0)])
 
-    def test_cell_to_which_nobody_listens_is_not_silent(self):
+    def test_cell_without_reads_is_not_silent(self):
         self.cells.failed('a', 1, 1000.0)
 
         self.assertEqual([0.0, 0.0], [
             self.cells.silent_s(uuid, 9000.0) for uuid in 'ab'])
         self.assertEqual(math.inf, self.cells.oldest)
 
-    def test_oldest_is_that_of_the_cell_silent_for_longest(self):
+    def test_oldest_read_is_of_the_cell_silent_for_longest(self):
         self.assertEqual(math.inf, self.cells.oldest)
         self.cells.heard('a', 1000.0)
         self.cells.heard('b', 1005.0)
@@ -110,7 +110,7 @@ class TestFreeShares(base.TestCase):
             self.assertEqual(
                 [wanted], self.shares(cell=[0], **plenty | scarce))
 
-    def test_cpus_are_those_that_are_offered(self):
+    def test_free_share_of_cpus_uses_the_allocation_ratio(self):
         self.assertEqual([0.75], self.shares(
             cell=[0], vcpus_total=[4], cpu_allocation_ratio=[2.0],
             vcpus_used=[2], total_usable_ram_mb=[1], free_ram_mb=[1],
@@ -122,5 +122,5 @@ class TestFreeShares(base.TestCase):
             total_usable_ram_mb=[1] * 3, free_ram_mb=[1] * 3,
             total_usable_disk_gb=[1] * 3, free_disk_mb=[1024] * 3))
 
-    def test_of_nothing_nothing_is_free(self):
+    def test_cell_without_capacity_has_no_free_share(self):
         self.assertEqual([0.0], self.shares(cell=[0]))

@@ -39,7 +39,7 @@ class TestStandard(base.TestCase):
 
         self.assertEqual(2 ** 53 - 1, int(value))
 
-    def test_other_types_are_kept_as_they_are(self):
+    def test_types_other_than_whole_numbers_are_stored_unchanged(self):
         for dtype in ('bool', 'float64', 'object'):
             column = columns.Column('x', dtype, None, 'a thing')
             self.assertEqual(dtype, column.stored)

@@ -34,7 +34,7 @@ def taken(hosts, **fields):
     return HostDocument(hosts, builders.NOW, **fields)
 
 
-def there_and_back(made, **options):
+def round_trip(made, **options):
     return load(
         parse(json.dumps(dump(made))), **options)
 
@@ -83,7 +83,7 @@ class TestSnapshot(base.TestCase):
         made.table.cells.heard(NORTH, builders.NOW - 5)
         made.table.cells.failed(NORTH, 3, builders.NOW - 9)
 
-        again = there_and_back(made)
+        again = round_trip(made)
 
         self.assertEqual(plain(made.table), plain(again.table))
         self.assertEqual((builders.NOW, {NORTH: 'north'}, ['south']),
@@ -99,22 +99,22 @@ class TestSnapshot(base.TestCase):
         made = taken(hosts)
 
         self.assertEqual(
-            plain(made.table), plain(there_and_back(made).table))
+            plain(made.table), plain(round_trip(made).table))
 
-    def test_columns_of_plugins_are_kept_where_they_are_known(self):
+    def test_columns_of_plugins_need_their_definition(self):
         extra = [columns.Column('watts', columns.WHOLE, 0, 'power'),
                  columns.Column('rack', columns.CODED, None, 'where')]
         made = taken(builders.table(
             columns=extra, watts=[1, 2], rack=[('r', 1), None]))
 
-        again = there_and_back(made, extra_columns=extra)
+        again = round_trip(made, extra_columns=extra)
 
         self.assertEqual(plain(made.table), plain(again.table))
         error = self.assertRaises(
-            exception.InvalidField, there_and_back, made)
+            exception.InvalidField, round_trip, made)
         self.assertIn('watts', error.detail)
 
-    def test_columns_that_are_left_out_have_their_defaults(self):
+    def test_missing_columns_have_defaults(self):
         made = load({
             'format': 'cellsched-hosts', 'version': 1, 'taken_at': 5,
             'columns': {'uuid': ['1'], 'host': ['a'], 'nodename': ['a'],
@@ -123,10 +123,10 @@ class TestSnapshot(base.TestCase):
         self.assertEqual([1.0], made.table['cpu_allocation_ratio'].tolist())
         self.assertEqual(5.0, made.now)
 
-    def test_no_hosts_are_hosts_too(self):
+    def test_empty_table_round_trips(self):
         made = taken(builders.table(0))
 
-        self.assertEqual(0, len(there_and_back(made).table))
+        self.assertEqual(0, len(round_trip(made).table))
 
 
 class TestBadSnapshot(base.TestCase):
@@ -384,7 +384,7 @@ class TestColumns(ReadingTestCase):
     def test_names_of_hosts_can_be_shown(self):
         self.assertRefused('f[1]', self.read, ['a', '\x1b[2J'], KINDS[3])
 
-    def test_text_may_be_absent_where_that_is_the_default(self):
+    def test_text_may_be_absent_only_if_the_default_is(self):
         self.assertEqual([None, 'a'], self.read([None, 'a'], KINDS[-1]))
         self.assertRefused('f[0]', self.read, [None, 'a'], KINDS[3])
         self.assertRefused('f[1]', self.read, ['a', 5], KINDS[-1])
@@ -411,7 +411,7 @@ class TestColumns(ReadingTestCase):
                           'values': st.lists(ANYTHING, max_size=3),
                           'codes': st.lists(ANYTHING, max_size=3)}),
                       st.sampled_from(KINDS))
-    def test_anything_is_two_values_or_refused(self, given, spec):
+    def test_arbitrary_value_is_read_or_refused(self, given, spec):
         try:
             found = list(self.read(given, spec))
         except exception.InvalidField as error:
@@ -425,7 +425,7 @@ class TestColumns(ReadingTestCase):
 
 class TestDocuments(ReadingTestCase):
 
-    def test_bad_child_providers_are_refused_by_their_column(self):
+    def test_bad_child_providers_are_refused_with_their_column(self):
         for name, said in (
                 ('child_units', [None]), ('child_units', [[['VGPU', 1]]]),
                 ('child_uuids', [None]), ('child_uuids', [['x']]),
@@ -440,7 +440,7 @@ class TestDocuments(ReadingTestCase):
                 error.field.startswith(f'columns.{name}'), error.field)
 
     @hypothesis.given(st.sampled_from(places(GOOD)), ANYTHING)
-    def test_document_with_anything_in_it_is_read_or_refused(self, path, said):
+    def test_arbitrary_document_is_read_or_refused(self, path, said):
         document = copy.deepcopy(GOOD)
         inside = document
         for key in path[:-1]:

@@ -32,7 +32,7 @@ class TestMetadata(base.TestCase):
              frozenset({'no'}), frozenset()}, set(asked))
         self.assertEqual(4, len(asked))
 
-    def test_hosts_are_kept_that_every_verdict_agrees_to(self):
+    def test_hosts_accepted_by_every_predicate_are_kept(self):
         def has(text):
             return lambda texts: text in texts
 
@@ -50,7 +50,7 @@ class TestMetadata(base.TestCase):
             self.hosts.at(self.hosts.rows[1:3]),
             [('ssd', lambda texts: 'yes' in texts)]).tolist())
 
-    def test_keys_are_those_of_hosts(self):
+    def test_keys_are_collected_from_aggregates_of_hosts(self):
         self.assertEqual({'ssd', 'nic'}, metadata.keys(self.hosts))
         self.assertEqual(frozenset(), metadata.keys(builders.hosts(0)))
 
@@ -67,7 +67,7 @@ class TestMetadata(base.TestCase):
                          metadata.agree(self.hosts, wanted).tolist())
         self.assertIn('gpu', metadata.keys(self.hosts))
 
-    def test_keys_that_no_aggregate_has_are_not_kept(self):
+    def test_unknown_keys_are_not_cached(self):
         before = len(self.hosts.columns.snapshot.kept)
 
         for number in range(100):

@@ -43,7 +43,7 @@ def read(dtype, *values):
 
 class TestFilled(base.TestCase):
 
-    def test_numbers_are_read_from_texts_too(self):
+    def test_numbers_are_read_from_texts(self):
         self.assertEqual([1.5, 2.0, 3.25, 1.0],
                          read('float64', 1.5, 2, '3.25', True))
         self.assertEqual([1, 2, 3], read(columns.WHOLE, 1.7, 2, '3'))
@@ -57,7 +57,7 @@ class TestFilled(base.TestCase):
             self.assertEqual([2 ** 53, 0, -2 ** 53, 0], read(
                 kind, 2 ** 53, 2 ** 53 + 2, -2 ** 53, -2 ** 53 - 2))
 
-    def test_truth_values_are_read_from_words_too(self):
+    def test_booleans_are_read_from_words(self):
         self.assertEqual([True, False, True, True, False],
                          read('bool', True, False, 'yes', 1, 'maybe'))
         self.assertEqual([True, False], plugin_columns.filled(
@@ -107,7 +107,7 @@ class TestCheck(base.TestCase):
                 'the source of column mine is not valid; expected one of '
                 'stats.NAME, metrics.NAME, traits.NAME', error.detail)
 
-    def test_column_too_small_for_its_values_is_refused(self):
+    def test_column_of_an_unsupported_type_is_refused(self):
         for kind, default in ((columns.CODED, ()), ('nonsense', 0),
                               ('datetime64[s]', 0), ('complex128', 0)):
             error = self.assertRaises(
@@ -121,14 +121,14 @@ class TestLoad(base.TestCase):
     def names(self):
         return {column.name for column in plugin_columns.load()}
 
-    def test_columns_of_all_that_are_installed_are_there(self):
+    def test_columns_of_installed_packages_are_loaded(self):
         self.useFixture(installing.Installed(broken_packages.write_working))
 
         self.assertEqual(
             {'gpus', *(column.name for column in columns.STANDARD)},
             self.names())
 
-    def test_broken_ones_are_left_out_and_named_in_the_log(self):
+    def test_broken_column_plugins_are_skipped_and_logged(self):
         self.useFixture(installing.Installed(broken_packages.write_broken))
 
         self.assertEqual({column.name for column in columns.STANDARD},

@@ -14,7 +14,7 @@ class TestOtherProviders(base.TestCase):
             {'pool': providers.SharingProvider('pool', 'rack')})
         self.others.set_available('pool', {'DISK_GB': 5}, ())
 
-    def test_mappings_that_were_given_stay_as_they_are(self):
+    def test_existing_mappings_are_not_modified(self):
         children, shared = self.others.children, self.others.sharing
 
         self.others.replace([('n', (), ('a', 'b'))])
@@ -26,7 +26,7 @@ class TestOtherProviders(base.TestCase):
         self.assertEqual({'DISK_GB': 5}, shared['pool'].available)
         self.assertEqual({'DISK_GB': 3}, self.others.sharing['pool'].available)
 
-    def test_child_that_is_another_nodes_stays_there(self):
+    def test_child_of_another_node_is_kept(self):
         self.others.replace([('n', (), ('a',)), ('m', (), ('a',))])
 
         self.others.replace([('n', ('a',), ())])

@@ -13,12 +13,12 @@ from tests.unit import base
 
 class TestExtremaOf(base.TestCase):
 
-    def test_value_that_is_no_number_makes_extrema_none(self):
+    def test_nan_makes_both_extrema_nan(self):
         least, most = snapshot.extrema_of(np.array([1.0, math.nan]))
 
         self.assertTrue(math.isnan(least) and math.isnan(most))
 
-    def test_empty_column_has_extrema_that_every_value_is_beyond(self):
+    def test_extrema_of_an_empty_column_are_infinite(self):
         self.assertEqual(
             (math.inf, -math.inf), snapshot.extrema_of(np.empty(0)))
 

@@ -30,7 +30,7 @@ class TestCoding(base.TestCase):
         self.assertEqual(snapshot.NONE, made.code('other'))
         self.assertEqual([''], made.values)
 
-    def test_function_is_asked_once_for_each_value(self):
+    def test_function_is_called_once_for_each_value(self):
         made = snapshot.DictionaryEncoding('')
         codes = np.array(made.encode(['aa', 'b'] * 50))
         asked = []
@@ -43,7 +43,7 @@ class TestCoding(base.TestCase):
                          made.spread(codes, length, 'int64').tolist())
         self.assertEqual(['', 'aa', 'b'], sorted(asked))
 
-    def test_of_few_hosts_only_their_values_are_asked_about(self):
+    def test_function_is_called_only_for_values_of_the_hosts(self):
         made = snapshot.DictionaryEncoding('')
         made.encode(['a' * length for length in range(1, 100)])
         asked = []
@@ -55,7 +55,7 @@ class TestCoding(base.TestCase):
         self.assertEqual([7.0, 3.0, 7.0], answers.tolist())
         self.assertEqual([3, 7], sorted(map(len, asked)))
 
-    def test_without_hosts_there_is_no_answer(self):
+    def test_spread_over_no_hosts_is_empty(self):
         made = snapshot.DictionaryEncoding('')
 
         answers = made.spread(np.empty(0, 'int32'), bool, 'bool')
@@ -64,7 +64,7 @@ class TestCoding(base.TestCase):
                          (answers.tolist(), answers.dtype))
 
     @hypothesis.given(st.lists(st.integers(0, 9)), st.data())
-    def test_answer_is_that_of_each_value(self, values, data):
+    def test_spread_equals_the_function_of_each_value(self, values, data):
         made = snapshot.DictionaryEncoding(0)
         codes = made.encode(values)
         some = data.draw(st.lists(st.sampled_from(codes)) if codes
@@ -88,7 +88,7 @@ class TestNumbers(base.TestCase):
             [np.nan, 2.0, np.nan], made.numbers('x'))
         self.assertIsNone(made.numbers('z'))
 
-    def test_they_are_made_once(self):
+    def test_numbers_are_cached(self):
         made = snapshot.DictionaryEncoding(())
         made.encode([(builders.aggregate(x='3'),)])
 
@@ -105,7 +105,7 @@ class TestNumbers(base.TestCase):
 
 class TestCompact(base.TestCase):
 
-    def test_values_that_no_host_has_are_forgotten(self):
+    def test_unused_values_are_dropped(self):
         made = snapshot.DictionaryEncoding('')
         codes = np.array(made.encode(['a', 'b', 'c', 'd']), 'int32')
 

@@ -15,7 +15,7 @@ from tests.unit import base
 class TestHostState(base.TestCase):
     """A host under the names that Nova's has."""
 
-    def test_attributes_have_the_names_that_nova_has(self):
+    def test_attributes_have_the_names_of_nova(self):
         hosts = builders.hosts(
             2, host=['a', 'b'], nodename=['n', 'm'], cell=['c', 'd'],
             free_ram_mb=[1, 2], failed_builds=[0, 5], vcpus_used=[0, 3])
@@ -47,7 +47,7 @@ class TestHostState(base.TestCase):
         self.assertIs(bool, type(host.service_disabled))
         self.assertIs(str, type(host.host))
 
-    def test_row_is_read_when_asked(self):
+    def test_row_is_read_at_access(self):
         hosts = builders.hosts()
         host = state.HostState(hosts, 0)
 
@@ -82,7 +82,7 @@ class TestHostState(base.TestCase):
         self.assertIn('pci_stats', str(error))
         self.assertFalse(hasattr(host, '_limits'))
 
-    def test_host_is_the_one_in_its_place_among_those_seen(self):
+    def test_index_counts_hosts_of_the_view(self):
         hosts = builders.hosts(3).at(np.array([0, 2]))
 
         self.assertEqual('host3', state.HostState(hosts, 1).host)
@@ -112,21 +112,21 @@ class TestHostState(base.TestCase):
         self.assertEqual(({'a': {'b': 1}}, [{'name': 'm'}]),
                          (host.stats, host.metrics))
 
-    def test_json_that_is_none_says_nothing(self):
+    def test_invalid_json_is_empty(self):
         for text in ('', 'nonsense', 'null', '[' * 100_000):
             host = state.HostState(
                 builders.hosts(stats=text, metrics=text), 0)
 
             self.assertEqual(({}, []), (host.stats, host.metrics))
 
-    def test_instances_are_those_that_the_request_names(self):
+    def test_instances_are_members_located_on_the_host(self):
         hosts = builders.hosts(2, located={'i': 1, 'j': 0, 'k': 1})
         instances = state.HostState(hosts, 1).instances
 
         self.assertEqual({'i', 'k'}, set(instances))
         self.assertEqual('k', instances['k'].uuid)
 
-    def test_limits_are_of_one_state(self):
+    def test_limits_belong_to_a_single_state(self):
         hosts = builders.hosts()
         state.HostState(hosts, 0).limits['vcpu'] = 3
 

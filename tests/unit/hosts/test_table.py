@@ -53,11 +53,11 @@ class TestReading(base.TestCase):
         error = self.assertRaises(KeyError, self.table.encoding, 'trait')
         self.assertIn('did you mean traits?', str(error))
 
-    def test_row_is_that_of_the_node(self):
+    def test_row_is_the_position_of_the_node(self):
         self.assertEqual([1, 0, None],
                          [self.table.row(uuid) for uuid in 'yxz'])
 
-    def test_view_costs_nothing_and_has_its_own_time(self):
+    def test_views_share_columns_and_have_a_time_each(self):
         first = self.table.view(5.0)
         second = self.table.view(9.0, {'i': 'y'})
 
@@ -80,7 +80,7 @@ class TestKept(base.TestCase):
         self.table.put(['x', 'y'], self.same)
         self.table.snapshot.kept['key'] = 'made'
 
-    def test_it_stays_where_what_lasts_is_said_again(self):
+    def test_cache_is_kept_by_usage_and_unchanged_values(self):
         self.table.put(['x', 'y'], self.same | {
             'num_io_ops': 3, 'availability_zone': 'z', 'stats': ['s', 't']})
         self.table.set_usage('x', {'VCPU': 4}, {}, 1)
@@ -90,7 +90,7 @@ class TestKept(base.TestCase):
 
         self.assertEqual({'key': 'made'}, self.table.snapshot.kept)
 
-    def test_it_goes_with_anything_that_lasts(self):
+    def test_cache_is_cleared_by_a_lasting_change(self):
         for changed in ({'host': ['a', 'c']}, {'nodename': 'm'},
                         {'cell': 'c'}, {'aggregates': [(self.other,), ()]},
                         {'supported_instances': [(('x86_64',),)] * 2}):
@@ -98,7 +98,7 @@ class TestKept(base.TestCase):
             self.table.put(['x', 'y'], changed)
             self.assertEqual({}, self.table.snapshot.kept, changed)
 
-    def test_it_goes_with_hosts_that_come_and_go(self):
+    def test_cache_is_cleared_by_added_and_removed_hosts(self):
         self.table.put(['z'], {})
         self.assertEqual({}, self.table.snapshot.kept)
 
@@ -282,7 +282,7 @@ class TestPending(base.TestCase):
         self.assertEqual([('a', 1)] * 2, self.expired(5.0))
         self.assertEqual([('a', 1)], self.expired(5.1))
 
-    def test_host_that_reported_has_none(self):
+    def test_reported_host_has_no_pending_builds(self):
         self.begin(a=[1.0], b=[1.0])
 
         self.pending.forget(['a', 'nobody'])

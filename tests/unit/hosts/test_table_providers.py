@@ -63,7 +63,7 @@ class TestUsages(base.TestCase):
         self.assertEqual([0, 4], hosts.available('VGPU@1').tolist())
         self.assertEqual([4, 4], hosts.available('VGPU@2').tolist())
 
-    def test_bounds_are_those_of_the_child(self):
+    def test_units_are_set_per_child_provider(self):
         self.table.set_usage('b2', {'VGPU': 4}, {}, 0, {'VGPU': (2, 4, 2)})
 
         hosts = self.table.view(builders.NOW)
@@ -71,7 +71,7 @@ class TestUsages(base.TestCase):
             [((), ()), ((), (('VGPU', 2, 4, 2),))],
             [hosts.values_at(row, 'child_units')[0] for row in (0, 1)])
 
-    def test_of_other_children_nothing_is_known(self):
+    def test_usage_of_a_removed_child_is_ignored(self):
         self.table.put(['a'], {'children': [((0, frozenset()),)],
                                'child_uuids': [('new',)]})
 
@@ -81,12 +81,12 @@ class TestUsages(base.TestCase):
         self.table.set_usage('new', {'VGPU': 7}, {}, 0)
         self.assertEqual(7, rooms(self.table)['a1'])
 
-    def test_reported_children_keep_their_usage(self):
+    def test_reported_children_keep_usage(self):
         self.table.put(['a'], {'child_uuids': [('a1', 'a2')]})
 
         self.assertEqual(4, rooms(self.table)['a1'])
 
-    def test_children_go_with_their_host(self):
+    def test_children_are_removed_with_their_host(self):
         self.table.drop(['a'])
 
         self.table.set_usage('a1', {'VGPU': 9}, {}, 0)
@@ -95,7 +95,7 @@ class TestUsages(base.TestCase):
         self.assertIsNone(hosts.row_of_provider('a1'))
         self.assertEqual(0, hosts.row_of_provider('b1'))
 
-    def test_child_that_moved_to_another_host_stays_with_that(self):
+    def test_child_moved_to_another_host_keeps_the_new_host(self):
         self.table.put(['b'], {'child_uuids': [('a1',)]})
         self.table.put(['a'], {'child_uuids': [()]})
 
@@ -112,7 +112,7 @@ class TestUsages(base.TestCase):
         self.assertEqual(['more'], new)
         self.assertEqual(4, rooms(self.table)[POOL])
 
-    def test_sharing_provider_that_goes_has_nothing(self):
+    def test_removed_sharing_provider_has_no_capacity(self):
         self.table.set_sharing({})
         self.table.set_usage(POOL, {'DISK_GB': 9}, {}, 0)
 
@@ -125,7 +125,7 @@ class TestTakings(base.TestCase):
         super().setUp()
         self.table = make()
 
-    def test_all_see_what_was_noted(self):
+    def test_reservation_reduces_amounts_of_its_providers(self):
         before = self.table.view(builders.NOW)
 
         take(self.table, 0, two=3, pool=1)
@@ -144,7 +144,7 @@ class TestTakings(base.TestCase):
         self.assertEqual(4, rooms(self.table)['b1'])
         self.assertEqual(4, rooms(self.table)[POOL])
 
-    def test_providers_that_were_told_of_meanwhile_are_in_doubt(self):
+    def test_providers_reported_during_the_claim_are_doubtful(self):
         for told in ('a2', POOL):
             allocations = take(self.table, 0, two=1, pool=1)
             self.table.set_usage(told, {'VGPU': 4, 'DISK_GB': 4}, {}, 0)
@@ -156,7 +156,7 @@ class TestTakings(base.TestCase):
                 builders.NOW, doubtful=doubtful))
             self.assertEqual(allocations, doubtful)
 
-    def test_others_are_not_in_doubt(self):
+    def test_reports_of_other_providers_leave_no_allocation_doubtful(self):
         allocations = take(self.table, 0, two=1)
         for told in ('a1', 'b2', POOL):
             self.table.set_usage(told, {'VGPU': 4, 'DISK_GB': 4}, {}, 0)

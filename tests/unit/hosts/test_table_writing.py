@@ -54,7 +54,7 @@ class TestBound(base.TestCase):
 
         self.assertEqual([1], available(hosts, 'VCPU'))
 
-    def test_bound_of_what_the_table_does_not_have_is_ignored(self):
+    def test_bound_of_an_unknown_host_or_resource_is_ignored(self):
         hosts = made('a')
 
         hosts.bound([('x', 'VCPU', 0), ('a', 'CUSTOM_GOLD', 0)])
@@ -79,7 +79,7 @@ class TestPut(base.TestCase):
         hosts.put(['d'], {})
         self.assertEqual([0, 2, 0], hosts['failed_builds'].tolist())
 
-    def test_write_that_changes_nothing_copies_no_column(self):
+    def test_write_of_equal_values_copies_no_column(self):
         hosts = made('a', 'b')
         before = hosts['vcpus_total']
 
@@ -99,7 +99,7 @@ class TestPut(base.TestCase):
                 self.assertEqual([column.default],
                                  hosts[column.name].tolist(), column.name)
 
-    def test_row_of_one_that_went_has_defaults_again(self):
+    def test_reused_row_has_defaults(self):
         hosts = made('x', 'y', 'z')
         hosts.put(['x', 'y', 'z'], {'cell': 'c', 'host': 'h',
                                     'forced_down': True})
@@ -112,7 +112,7 @@ class TestPut(base.TestCase):
             hosts['host'][row], hosts['forced_down'][row],
             hosts['available:VCPU'][row], values(hosts, 'cell')[row]))
 
-    def test_column_that_is_left_out_stays(self):
+    def test_omitted_column_is_unchanged(self):
         hosts = table.HostTable()
         hosts.put(['x', 'y'], {'vcpus_total': [1, 2], 'host': 'h'})
 
@@ -122,7 +122,7 @@ class TestPut(base.TestCase):
         self.assertEqual([0, 9], hosts['vcpus_used'].tolist())
         self.assertEqual(['h', 'h'], hosts['host'].tolist())
 
-    def test_value_is_one_for_all_or_a_list_or_an_array(self):
+    def test_value_is_a_scalar_or_a_list_or_an_array(self):
         hosts = table.HostTable()
         for given in (7, [7, 7], np.array([7, 7])):
             hosts.put(['x', 'y'], {'vcpus_total': given})
@@ -131,7 +131,7 @@ class TestPut(base.TestCase):
             hosts.put(['x', 'y'], {'cell': given})
             self.assertEqual(['c', 'c'], values(hosts, 'cell'))
 
-    def test_tuple_is_one_value(self):
+    def test_tuple_is_a_scalar(self):
         hosts = table.HostTable()
 
         hosts.put(['x', 'y'], {'supported_instances': (('x86_64', 'kvm'),)})
@@ -139,7 +139,7 @@ class TestPut(base.TestCase):
         self.assertEqual([(('x86_64', 'kvm'),)] * 2,
                          values(hosts, 'supported_instances'))
 
-    def test_too_few_values_are_an_error(self):
+    def test_list_shorter_than_the_hosts_is_an_error(self):
         hosts = made('x', 'y', 'z')
 
         self.assertRaises(ValueError, hosts.put, ['x', 'y', 'z'],
@@ -148,7 +148,7 @@ class TestPut(base.TestCase):
     def test_unknown_column_is_an_error(self):
         self.assertRaises(KeyError, made('x').put, ['x'], {'nonsense': 1})
 
-    def test_host_put_twice_at_once_has_one_row(self):
+    def test_host_repeated_in_a_write_has_a_single_row(self):
         hosts = table.HostTable()
 
         hosts.put(['x', 'y', 'x'], {'vcpus_total': [1, 2, 3]})
@@ -183,7 +183,7 @@ class TestPut(base.TestCase):
 
 class TestCoded(base.TestCase):
 
-    def test_values_that_no_host_has_any_more_are_forgotten(self):
+    def test_values_without_hosts_are_dropped_with_the_cache(self):
         hosts = made('x', 'y')
         hosts.snapshot.kept['key'] = 'made'
         for number in range(3000):
@@ -194,7 +194,7 @@ class TestCoded(base.TestCase):
         # It may have been made of codes.
         self.assertEqual({}, hosts.snapshot.kept)
 
-    def test_table_grows_after_that(self):
+    def test_table_grows_after_values_are_dropped(self):
         hosts = made('x', 'y', 'z')
         hosts.drop(['y'])
         for number in range(1500):
@@ -215,7 +215,7 @@ class TestCoded(base.TestCase):
 
 class TestDrop(base.TestCase):
 
-    def test_others_keep_what_they_have(self):
+    def test_remaining_hosts_keep_values(self):
         hosts = made('w', 'x', 'y', 'z')
         hosts.put(['w', 'x', 'y', 'z'], {
             'vcpus_used': [0, 1, 2, 3], 'cell': ['a', 'b', 'c', 'd']})
@@ -257,7 +257,7 @@ class TestUsage(base.TestCase):
              in ('VCPU', 'MEMORY_MB', 'DISK_GB', 'CUSTOM_X')])
         self.assertEqual(32, available(hosts, 'VCPU')[0])
 
-    def test_resource_that_is_gone_leaves_no_room(self):
+    def test_resource_missing_from_a_report_has_no_capacity(self):
         hosts = made('x')
         hosts.set_usage('x', {'VCPU': 4, 'CUSTOM_X': 2}, {}, 0)
 
@@ -297,7 +297,7 @@ class TestUsage(base.TestCase):
         hosts.set_usage('y', {'VCPU': 4}, {}, 0, {'VCPU': (1, 4, 1)})
         self.assertIs(kept, memo())
 
-    def test_bounds_that_no_host_has_any_more_are_forgotten(self):
+    def test_units_without_hosts_are_dropped(self):
         hosts = made('x')
         for most in range(1, 3000):
             hosts.set_usage('x', {}, {}, 0, {'VCPU': (1, most, 1)})
@@ -338,7 +338,7 @@ class TestTakings(base.TestCase):
         self.assertEqual([1, 0], hosts['num_io_ops'].tolist())
         self.assertEqual([30, 32], available(hosts, 'VCPU'))
 
-    def test_it_counts_like_a_server_from_when_it_is_noted(self):
+    def test_reservation_counts_like_a_server(self):
         before = self.contents()
         view = self.choose(0)
         self.assertEqual(before, self.contents())
@@ -369,7 +369,7 @@ class TestTakings(base.TestCase):
         self.hosts.reuse(self.hosts.view(10.0, doubtful=found))
         return found
 
-    def test_allocation_is_doubtful_until_it_is_confirmed(self):
+    def test_reservation_is_doubtful_until_confirmed(self):
         self.assertEqual([], self.doubtful())
 
         allocations = self.hosts.reserve(self.choose(1))
@@ -378,7 +378,7 @@ class TestTakings(base.TestCase):
         self.hosts.confirm(allocations)
         self.assertEqual([], self.doubtful())
 
-    def test_allocation_that_may_be_reported_is_doubtful(self):
+    def test_reservation_reported_before_its_confirmation_is_doubtful(self):
         allocations = self.hosts.reserve(self.choose(1))
         self.hosts.set_usages([
             (each.node, {'VCPU': 30}, {}, 1, {}) for each in allocations])
@@ -390,7 +390,7 @@ class TestTakings(base.TestCase):
         self.hosts.rollback(allocations)
         self.assertEqual([], self.doubtful())
 
-    def test_view_stays_as_it_was(self):
+    def test_view_is_not_changed_by_later_writes(self):
         view = self.choose()
         before = view['vcpus_used'].tolist(), len(view)
 
@@ -402,7 +402,7 @@ class TestTakings(base.TestCase):
             before, (view['vcpus_used'].tolist(), len(view)))
         self.assertEqual([0, 9], self.hosts['vcpus_used'].tolist())
 
-    def test_columns_that_are_used_again_follow_the_table(self):
+    def test_reused_columns_follow_the_table(self):
         for expected in 0, 2:
             view = self.choose()
             self.assertEqual([expected, 0], view['vcpus_used'].tolist())
@@ -434,14 +434,14 @@ class TestTakings(base.TestCase):
         self.assertEqual([7, 0], self.hosts['vcpus_used'].tolist())
         self.assertEqual([3, 0], self.hosts['num_instances'].tolist())
 
-    def test_host_is_in_doubt_of_which_the_store_told_before(self):
+    def test_host_reported_before_the_confirmation_is_doubtful(self):
         allocations = self.hosts.reserve(self.choose(0, 1))
         self.hosts.set_usage('x', {'VCPU': 32}, {'VCPU': 2}, 1)
         self.assertEqual([4, 2], self.hosts['vcpus_used'].tolist())
 
         self.assertEqual(['x'], self.hosts.confirm(allocations))
 
-    def test_what_is_in_doubt_may_be_left_out(self):
+    def test_doubtful_reservations_can_be_excluded_from_a_view(self):
         for claimed in (False, True):
             allocations = self.hosts.reserve(self.choose(0))
             self.hosts.set_usage('x', {'VCPU': 32}, {'VCPU': 2}, 1)
@@ -456,7 +456,7 @@ class TestTakings(base.TestCase):
             self.assertEqual(4, self.hosts['vcpus_used'][0])
             self.hosts.rollback(allocations)
 
-    def test_what_was_in_doubt_is_told_anew(self):
+    def test_next_report_replaces_a_doubtful_reservation(self):
         allocations = self.hosts.reserve(self.choose(0))
         self.hosts.set_usage('x', {'VCPU': 32}, {'VCPU': 2}, 1)
         self.hosts.confirm(allocations)
@@ -466,7 +466,7 @@ class TestTakings(base.TestCase):
         self.assertEqual([2, 0], self.hosts['vcpus_used'].tolist())
         self.assertEqual([1, 0], self.hosts['num_io_ops'].tolist())
 
-    def test_what_is_in_doubt_and_never_told_of_counts_in_the_end(self):
+    def test_expired_doubtful_reservation_counts(self):
         allocations = self.hosts.reserve(self.choose(0))
         self.hosts.set_usage('x', {'VCPU': 32}, {}, 0)
         self.hosts.confirm(allocations)
@@ -476,7 +476,7 @@ class TestTakings(base.TestCase):
         hosts = self.hosts.view(10.0, count_doubtful=False)
         self.assertEqual([2, 0], hosts['vcpus_used'].tolist())
 
-    def test_what_is_chosen_is_waited_for_until_it_is_confirmed_or_undone(
+    def test_watchers_are_called_after_confirm_or_rollback(
             self):
         one, other = (self.hosts.reserve(self.choose(row)) for row in (0, 1))
         told = []
@@ -500,7 +500,7 @@ class TestTakings(base.TestCase):
         self.hosts.rollback(other)
         self.assertEqual(3, len(told))
 
-    def test_batch_is_read_when_it_is_published(self):
+    def test_batch_is_visible_once_published(self):
         with self.hosts.batch():
             self.hosts.put(['x'], {'vcpus_used': 5})
             self.hosts.cells.heard('c', 7.0)
@@ -521,7 +521,7 @@ class TestSettle(base.TestCase):
     def builds(self, hosts):
         return hosts['num_io_ops'].tolist()
 
-    def test_build_that_is_not_reported_is_counted_no_more(self):
+    def test_unreported_build_counts_until_expired(self):
         hosts = made('x', 'y')
         allocation.take(hosts, 0, {}, 10.0)
         allocation.take(hosts, 1, {}, 20.0)
@@ -542,7 +542,7 @@ class TestSettle(base.TestCase):
 
         self.assertEqual([5, 0], self.builds(hosts))
 
-    def test_report_of_something_else_does_not(self):
+    def test_report_without_a_newer_build_keeps_the_count(self):
         hosts = made('x')
         allocation.take(hosts, 0, {}, 10.0)
 
@@ -550,7 +550,7 @@ class TestSettle(base.TestCase):
 
         self.assertEqual([1], self.builds(hosts))
 
-    def test_host_that_went_and_came_back_owes_nothing(self):
+    def test_recreated_host_has_no_pending_builds(self):
         hosts = made('x', 'y')
         allocation.take(hosts, 0, {}, 10.0)
         hosts.drop(['x'])

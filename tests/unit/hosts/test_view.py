@@ -21,7 +21,7 @@ def some(hosts, *rows):
 
 class TestColumns(base.TestCase):
 
-    def test_column_of_some_is_gathered_in_their_order(self):
+    def test_column_of_a_partial_view_keeps_the_order(self):
         hosts = builders.hosts(vcpus_used=[5, 6, 7, 8], host=list('abcd'))
 
         part = some(hosts, 1, 3)
@@ -39,7 +39,7 @@ class TestColumns(base.TestCase):
 
         self.assertIs(part['free_ram_mb'], part['free_ram_mb'])
 
-    def test_extrema_are_those_of_the_hosts_that_are_seen(self):
+    def test_extrema_are_of_the_hosts_of_the_view(self):
         hosts = builders.hosts(
             vcpus_used=[5, 6, 7], available={'GB': [3, 1, 2]},
             forced_down=[False, True, False])
@@ -59,7 +59,7 @@ class TestColumns(base.TestCase):
             hosts.least('vcpus_used'), hosts.most('vcpus_used'),
             hosts.least_available('GB')))
 
-    def test_extrema_are_found_once_while_their_column_stays(self):
+    def test_extrema_are_cached_while_a_column_is_unchanged(self):
         table = builders.table(vcpus_used=[5, 6], free_ram_mb=[1, 2])
         first = table.view(builders.NOW)
         self.assertEqual((5, 2), (
@@ -125,7 +125,7 @@ class TestColumns(base.TestCase):
 
         self.assertLess(len(hosts.columns.snapshot.kept), 300)
 
-    def test_one_host_has_values_in_place_of_codes(self):
+    def test_values_of_a_single_host_are_decoded(self):
         hosts = builders.hosts(
             host=['a', 'b'], availability_zone=['east', 'west'],
             vcpus_used=[5, 6])
@@ -135,19 +135,19 @@ class TestColumns(base.TestCase):
         self.assertEqual(['east', 'a'], some(hosts, 0).values_at(
             0, 'availability_zone', 'host'))
 
-    def test_rows_have_places_among_those_that_are_seen(self):
+    def test_places_are_positions_in_the_view(self):
         hosts, rows = builders.hosts(4), np.array([1, 2])
 
         self.assertEqual([1, 2], hosts.places(rows).tolist())
         self.assertEqual([1], some(hosts, 0, 2).places(rows).tolist())
 
-    def test_rows_of_every_view_are_those_of_the_table(self):
+    def test_rows_of_a_nested_view_are_rows_of_the_table(self):
         hosts = builders.hosts(vcpus_used=[5, 6, 7, 8])
 
         self.assertEqual([8.0], some(some(hosts, 1, 3), 3)[
             'vcpus_used'].tolist())
 
-    def test_none_may_be_left(self):
+    def test_view_may_be_empty(self):
         part = some(builders.hosts(3, located={'i': 0}))
 
         self.assertEqual(0, len(part))
@@ -155,7 +155,7 @@ class TestColumns(base.TestCase):
         self.assertEqual([], part.counts_of(['i']).tolist())
         self.assertEqual([], part['cell_free_share'].tolist())
 
-    def test_names_are_those_of_columns_and_of_facts(self):
+    def test_names_are_columns_and_cell_facts(self):
         hosts = builders.hosts()
 
         for column in (*columns.STANDARD, *columns.CELL_FACTS):
@@ -197,7 +197,7 @@ class TestColumns(base.TestCase):
 
 class TestCoded(base.TestCase):
 
-    def test_code_and_value_are_each_others_reverse(self):
+    def test_code_and_value_are_inverse(self):
         hosts = builders.hosts(availability_zone=['b', 'a', 'b'])
 
         codes = hosts['availability_zone'].tolist()
@@ -207,7 +207,7 @@ class TestCoded(base.TestCase):
             [hosts.value('availability_zone', code) for code in codes])
         self.assertEqual(codes[1], hosts.code('availability_zone', 'a'))
 
-    def test_value_that_no_host_has_matches_no_host(self):
+    def test_value_without_hosts_matches_no_host(self):
         hosts = builders.hosts(cell='x')
 
         self.assertNotIn(hosts.code('cell', 'y'), hosts['cell'])
@@ -229,12 +229,12 @@ class TestCoded(base.TestCase):
         self.assertEqual([2.0, 9.0],
                          some(hosts, 1, 3).number('ratio', 9.0).tolist())
 
-    def test_number_that_no_aggregate_says_is_one_for_all(self):
+    def test_number_without_aggregates_is_a_scalar(self):
         hosts = builders.hosts(aggregates=[(EAST,), ()])
 
         self.assertEqual(9.0, hosts.number('other', 9.0))
 
-    def test_number_that_is_too_low_counts_as_none(self):
+    def test_number_below_the_minimum_is_ignored(self):
         hosts = builders.hosts(aggregates=[
             (builders.aggregate(3, ratio='-1'),), (EAST,)])
 
@@ -245,7 +245,7 @@ class TestCoded(base.TestCase):
 
 class TestMemo(base.TestCase):
 
-    def test_it_is_made_once_of_all_hosts(self):
+    def test_memo_is_made_once_from_all_hosts(self):
         hosts = builders.hosts(3)
         made = []
 
@@ -257,7 +257,7 @@ class TestMemo(base.TestCase):
             each.memo('key', make) for each in (some(hosts, 1), hosts)])
         self.assertEqual([3], made)
 
-    def test_it_is_for_the_requests_to_come(self):
+    def test_memo_is_kept_for_later_requests(self):
         hosts = builders.hosts()
         hosts.memo('key', lambda whole: 'made')
 
@@ -289,17 +289,17 @@ class TestInstances(base.TestCase):
             ['k', 'i', 'j', 'other']).tolist())
         self.assertEqual([], self.hosts.rows_of([]).tolist())
 
-    def test_rows_are_places_among_those_that_are_seen(self):
+    def test_rows_of_instances_are_positions_in_the_view(self):
         self.assertEqual([1], self.part.rows_of(['k', 'gone']).tolist())
 
-    def test_counts_are_for_each_host_that_is_seen(self):
+    def test_counts_are_for_each_host_of_the_view(self):
         named = ['i', 'j', 'k', 'gone', 'other']
 
         self.assertEqual([1, 1, 2, 0], self.hosts.counts_of(named).tolist())
         self.assertEqual([1, 2, 0], self.part.counts_of(named).tolist())
         self.assertEqual([0], some(self.hosts, 3).counts_of(named).tolist())
 
-    def test_instance_on_a_host_that_is_not_known_is_nowhere(self):
+    def test_instance_on_an_unknown_host_is_not_counted(self):
         self.hosts._located['far'] = 'elsewhere'
 
         self.assertEqual([0] * 4, self.hosts.counts_of(['far']).tolist())
@@ -311,7 +311,7 @@ class TestInstances(base.TestCase):
         self.assertEqual(['i', 'k'], self.part.instances_on(uuid))
 
     @hypothesis.given(strategies.hosts(), st.data())
-    def test_counts_of_some_are_those_of_all(self, hosts, data):
+    def test_counts_of_a_partial_view_equal_total_counts(self, hosts, data):
         rows = np.flatnonzero(data.draw(st.lists(
             st.booleans(), min_size=len(hosts), max_size=len(hosts))))
 
@@ -324,7 +324,7 @@ class TestTaking(base.TestCase):
 
     resources = {'VCPU': 3, 'CUSTOM_X': 1}
 
-    def test_view_of_some_hosts_includes_their_allocations(self):
+    def test_partial_view_includes_allocations(self):
         hosts = builders.hosts(3)
         part = some(hosts, 0, 2)
         part['vcpus_used']
@@ -357,7 +357,7 @@ class TestFreeing(base.TestCase):
         self.assertEqual(room + 2, hosts.available('VCPU')[1])
         self.assertEqual([0, 0], hosts['num_instances'].tolist())
 
-    def test_others_see_nothing_of_it(self):
+    def test_freed_amounts_are_visible_in_the_own_view_only(self):
         table = builders.table(1, vcpus_used=[3])
         table.view(0.0).free(0, {'VCPU': 2})
 
@@ -378,15 +378,15 @@ class TestCellFacts(base.TestCase):
         hosts = some(self.view(), *rows) if rows else self.view()
         return hosts[name].tolist()
 
-    def test_builds_are_those_of_the_whole_cell(self):
+    def test_cell_builds_are_summed_over_the_whole_cell(self):
         self.assertEqual([5, 2, 5], self.fact('cell_builds'))
         self.assertEqual([5], self.fact('cell_builds', 2))
 
-    def test_free_share_is_that_of_the_whole_cell(self):
+    def test_cell_free_share_is_of_the_whole_cell(self):
         self.assertEqual([0.25, 1.0, 0.25], self.fact('cell_free_share'))
         self.assertEqual([1.0, 0.25], self.fact('cell_free_share', 1, 2))
 
-    def test_failures_are_those_of_the_cell(self):
+    def test_cell_failures_are_of_the_cell(self):
         self.assertFalse(self.view().any_cell_fails)
         self.cells.failed('b', 4, 1000.0)
 
@@ -394,7 +394,7 @@ class TestCellFacts(base.TestCase):
         self.assertEqual([4.0], self.fact('cell_failures', 1))
         self.assertTrue(some(self.view(), 0).any_cell_fails)
 
-    def test_silence_is_that_of_the_cell(self):
+    def test_cell_silence_is_of_the_cell(self):
         self.assertTrue(self.view().all_heard_within(0.0))
         self.cells.heard('a', 990.0)
         self.cells.heard('b', 1000.0)
