@@ -70,7 +70,7 @@ class TestText(base.OnMariaDB, base.APITestCase):
 class TestInList(base.OnMariaDB, test_queries.TestInList):
 
     # Each value is a parameter of its own there.
-    test_lists_of_any_length_are_one_statement = None
+    test_lists_of_any_length_use_the_same_statement = None
 
 
 @proven

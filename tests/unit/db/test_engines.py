@@ -42,7 +42,7 @@ class TestSQLite(OpeningTestCase):
         with engine.connect() as connection:
             return connection.exec_driver_sql(f'PRAGMA {name}').scalar()
 
-    def test_commits_wait_for_the_disk_unless_the_option_says_otherwise(self):
+    def test_commits_wait_for_the_disk_unless_disabled(self):
         full, off = 2, 0
         for options, level in (
             ({}, full),
@@ -77,7 +77,7 @@ class TestSQLite(OpeningTestCase):
             self.assertEqual({f'{name}.db': mode, f'{name}.db-wal': mode,
                               f'{name}.db-shm': mode}, modes)
 
-    def test_database_in_memory_is_one_for_all_connections(self):
+    def test_database_in_memory_is_shared_by_all_connections(self):
         engine = self.open('sqlite://')
 
         with engine.connect() as one, engine.connect() as other:
@@ -93,7 +93,7 @@ class TestServers(OpeningTestCase):
 
     url = f'postgresql+psycopg{place}'
 
-    def test_first_connection_is_tried_as_often_as_the_option_says(self):
+    def test_first_connection_is_tried_up_to_max_retries(self):
         for driver in ('postgresql+psycopg', 'postgresql+psycopg2',
                        'mysql+pymysql'):
             for attempts, pauses in ((1, []), (3, [5, 5])):
@@ -104,7 +104,7 @@ class TestServers(OpeningTestCase):
                     retry_interval=5)
                 self.assertEqual(pauses, self.clock.slept)
 
-    def test_nothing_is_tried_where_the_option_says_so(self):
+    def test_engine_without_retries_opens_no_connection(self):
         self.open(self.url, max_retries=0)
 
     def test_options_of_the_pool_are_the_pool_s(self):
@@ -149,42 +149,42 @@ class TestListen(base.TestCase):
                 each.execute(sa.text('SELECT 1'))
             return [each.connection.driver_connection for each in connections]
 
-    def test_connection_that_works_is_used_again(self):
+    def test_working_connection_is_reused(self):
         first = self.use()
 
         self.clock.advance(engines.TRUSTED_S)
 
         self.assertEqual(first, self.use())
 
-    def test_connection_that_was_lost_while_idle_is_replaced(self):
+    def test_connection_lost_while_idle_is_replaced(self):
         first, = self.use()
         first.close()
         self.clock.advance(engines.TRUSTED_S)
 
         self.assertNotEqual([first], self.use())
 
-    def test_connection_that_was_just_used_is_not_asked(self):
+    def test_recently_used_connection_is_not_checked(self):
         first, = self.use()
         first.close()
         self.clock.advance(engines.TRUSTED_S / 2)
 
         self.assertRaises(sa.exc.ProgrammingError, self.use)
 
-    def test_connections_older_than_a_lost_one_are_replaced_with_it(self):
+    def test_connections_older_than_a_lost_connection_are_replaced(self):
         first = self.use(3)
         first[0].close()
         self.clock.advance(engines.TRUSTED_S)
 
         self.assertEqual(set(), set(first) & set(self.use(3)))
 
-    def test_connections_are_replaced_with_one_that_fails_in_use(self):
+    def test_connection_lost_in_use_replaces_idle_connections(self):
         first = self.use(3)
         with self.engine.connect() as connection:
             connection.invalidate()
 
         self.assertEqual(set(), set(first) & set(self.use(3)))
 
-    def test_connection_that_fails_at_its_first_use_is_replaced_alone(self):
+    def test_connection_lost_at_its_first_use_is_replaced_alone(self):
         first = self.use(2)
         with contextlib.ExitStack() as stack:
             for _ in first:

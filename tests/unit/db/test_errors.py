@@ -139,7 +139,7 @@ class TestTranslate(base.TestCase):
                     kind is exception.ConnectionLost,
                     errors.discards(error, pymysql.err))
 
-    def test_outdated_plan_is_a_lost_transaction_of_one_connection(self):
+    def test_outdated_plan_is_a_lost_transaction_of_a_single_connection(self):
         error = psycopg.errors.FeatureNotSupported(
             'cached plan must not change result type')
         other = psycopg.errors.FeatureNotSupported('not yet')
@@ -187,7 +187,7 @@ class TestTranslate(base.TestCase):
                 self.assertIn('table things', str(ours))
                 self.assertIn('cellsched-manage api_db sync', str(ours))
 
-    def test_reason_is_one_line_without_the_password(self):
+    def test_reason_is_a_single_line_without_the_password(self):
         ours = translate(psycopg.OperationalError(
             'no entry for me, s3cr3t\nsecond line'))
 

@@ -68,7 +68,7 @@ class TestFeed(base.TestCase):
     def test_token_is_the_positions_in_the_order_of_the_lanes(self):
         self.assertEqual((0, 10, 20), self.token())
 
-    def test_glance_tells_the_token(self):
+    def test_glance_returns_the_token(self):
         self.change('a')
         self.assertEqual(self.token(), FEED.glance(self.database))
 
@@ -80,7 +80,7 @@ class TestFeed(base.TestCase):
             exception.SchemaOutOfDate, FEED.glance, self.database)
         self.assertIn('one with the table lanes', str(error))
 
-    def test_move_goes_on_by_one_in_the_lane_of_the_key(self):
+    def test_change_advances_the_lane_of_the_key(self):
         lane = self.change('a')
 
         self.assertEqual(lane, self.change('a'))
@@ -93,7 +93,7 @@ class TestFeed(base.TestCase):
     def test_keys_use_all_lanes(self):
         self.assertEqual({0, 1, 2}, {self.change(name) for name in KEYS})
 
-    def test_rows_that_were_marked_have_changed(self):
+    def test_marked_rows_have_changed(self):
         first = self.token()
         self.assertEqual(set(), self.changed(first))
         self.change('a')
@@ -109,7 +109,7 @@ class TestFeed(base.TestCase):
     def test_rows_without_a_mark_have_not_changed(self):
         self.assertEqual(set(), self.changed((0, 0, 0)))
 
-    def test_lane_that_was_lost_is_an_error_that_names_it(self):
+    def test_lost_lane_is_an_error_naming_the_lane(self):
         with self.database.writer() as connection:
             connection.execute(sa.delete(FEED.table))
 
@@ -118,7 +118,7 @@ class TestFeed(base.TestCase):
 
         self.assertIn('The table lanes has lost its lane', str(error))
 
-    def test_token_without_a_lane_is_an_error_that_counts_them(self):
+    def test_token_without_a_lane_is_an_error_with_a_count(self):
         with self.database.writer() as connection:
             connection.execute(
                 sa.delete(FEED.table).where(FEED.table.c.lane == 1))

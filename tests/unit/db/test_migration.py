@@ -84,7 +84,7 @@ class TestSchema(base.TestCase):
         self.assertIsNone(self.make_schema().version(self.database))
         self.assertEqual([], failed)
 
-    def test_looking_for_a_database_does_not_make_one(self):
+    def test_check_creates_no_database(self):
         self.assertRaises(exception.SchemaOutOfDate,
                           self.make_schema().check, self.database)
 
@@ -109,7 +109,7 @@ class TestSchema(base.TestCase):
         schema.sync(self.database)
         self.assertEqual('claimsthree', schema.version(self.database))
 
-    def test_sync_again_changes_nothing(self):
+    def test_repeated_sync_changes_no_data(self):
         schema = self.make_schema(tables=('one', 'two'))
         schema.sync(self.database)
         with self.database.writer() as connection:
@@ -129,7 +129,7 @@ class TestSchema(base.TestCase):
 
         self.assertEqual('claimstwo', schema.version(self.database))
 
-    def test_version_that_does_not_exist_is_an_error_that_lists_them(self):
+    def test_unknown_version_is_an_error_listing_versions(self):
         schema = self.make_schema(tables=('one', 'two'))
 
         for version in 'nothing', 'claimsone:claimstwo', '+1', '':
@@ -140,7 +140,7 @@ class TestSchema(base.TestCase):
             self.assertIn('claimstwo, claimsone', error.detail)
         self.assertEqual(set(), self.tables())
 
-    def test_version_that_fails_leaves_the_one_before(self):
+    def test_failed_version_keeps_the_previous_version(self):
         schema = self.make_schema(
             tables=('one', 'two'), then='raise KeyError("no")')
 
@@ -149,7 +149,7 @@ class TestSchema(base.TestCase):
         self.assertNotIn('two', self.tables())
         self.assertNotEqual('claimstwo', schema.version(self.database))
 
-    def test_history_may_have_another_one_beside_it(self):
+    def test_two_histories_share_a_database(self):
         own = self.make_schema()
         other = self.make_schema(name='API', tables=('two', 'three'))
 
@@ -175,13 +175,13 @@ class TestSchema(base.TestCase):
             self.assertEqual('claimstwo', schema.version(database))
             self.assertLessEqual({'one', 'two'}, self.tables(database))
 
-    def test_database_that_is_up_to_date_passes(self):
+    def test_current_database_passes_the_check(self):
         schema = self.make_schema()
         schema.sync(self.database)
 
         schema.check(self.database)
 
-    def test_old_database_is_named_with_the_command_that_mends_it(self):
+    def test_error_for_an_old_database_names_the_sync_command(self):
         schema = self.make_schema(tables=('one', 'two'))
 
         error = self.assertRaises(

@@ -29,7 +29,7 @@ class TestEngineArguments(base.TestCase):
         self.assertNotIn('connect_args', self.arguments(
             'mysql+pymysql://host/database?charset=utf8mb3'))
 
-    def test_other_databases_are_left_alone(self):
+    def test_urls_of_other_databases_have_no_arguments(self):
         for url in 'sqlite:///file', 'postgresql+psycopg://host/database':
             self.assertEqual({}, self.arguments(url))
 
@@ -73,7 +73,7 @@ class TestVariables(base.TestCase):
         with mysql.known_variables(self.engine):
             raise pymysql.err.OperationalError(code, text)
 
-    def test_variable_that_the_server_does_not_have_names_the_option(self):
+    def test_error_for_an_unknown_server_variable_names_the_option(self):
         error = self.assertRaises(
             exception.ConfigurationInvalid, self.raise_, 1193,
             "Unknown system variable 'wsrep_sync_wait'")

@@ -28,11 +28,11 @@ class TestConnectArguments(base.TestCase):
                 ({'sslmode': 'require'}, {'prepare_threshold': threshold}),
                 self.arguments(f'prepare_threshold={text}&sslmode=require'))
 
-    def test_last_one_counts(self):
+    def test_last_threshold_wins(self):
         self.assertEqual(({}, {'prepare_threshold': None}), self.arguments(
             'prepare_threshold=3&prepare_threshold=none'))
 
-    def test_other_urls_stay_as_they_are(self):
+    def test_urls_without_a_threshold_are_unchanged(self):
         self.assertEqual(
             ({'sslmode': 'require'}, {'prepare_threshold': 5}),
             self.arguments('sslmode=require'))

@@ -83,7 +83,7 @@ class TestDatabase(DatabaseCase):
         self.assertIsInstance(error.__cause__, db_exc.DBDuplicateEntry)
         self.add('b')
 
-    def test_database_is_opened_when_it_is_first_used(self):
+    def test_database_is_opened_at_first_use(self):
         database = self.open(f'sqlite:///{self.path}.new')
         self.assertFalse(self.path.with_name('test.db.new').exists())
 
@@ -157,7 +157,7 @@ class TestURLs(base.TestCase):
             self.assertIn(expected, str(error))
             self.assertNotIn('s3cr3t', str(error))
 
-    def test_wrong_parameter_is_refused_in_one_line(self):
+    def test_wrong_parameter_is_refused_in_a_single_line(self):
         for url in (
                 'mysql+pymysql://me:s3cr3t@127.0.0.1/x?nosuch=1',
                 'mysql+pymysql://me:s3cr3t@127.0.0.1/x?charset=nosuch',
@@ -177,7 +177,7 @@ class TestURLs(base.TestCase):
                 self.assertNotIn('\n', str(error))
         self.assertNotIn('Traceback', self.logs.output)
 
-    def test_extras_are_those_of_the_package(self):
+    def test_extras_are_defined_by_the_package(self):
         extras = metadata.metadata('cellsched').get_all('Provides-Extra')
 
         self.assertLessEqual({'mysql', 'postgresql', 'psycopg2'}, {*extras})
@@ -226,7 +226,7 @@ class TestErrors(DatabaseCase):
 
         self.assertIn('unable to open', str(error))
 
-    def test_missing_table_names_the_command_that_mends_it(self):
+    def test_missing_table_is_an_error_naming_the_sync_command(self):
         with self.database.writer() as connection:
             METADATA.drop_all(connection)
 
@@ -260,7 +260,7 @@ class TestErrors(DatabaseCase):
             self.assertEqual('a', self.database.write(write, 'a'))
             self.assertEqual([], losses)
 
-    def test_write_that_is_always_lost_fails(self):
+    def test_lost_write_fails_after_its_attempts(self):
         tries = []
 
         def lose(connection, kind):
@@ -300,7 +300,7 @@ class TestErrors(DatabaseCase):
                           types.SimpleNamespace(args=(1020, 'changed')))
         self.assertRaises(exception.DatabaseError, lose, kept)
 
-    def test_statement_that_exceeds_its_limit_finds_a_busy_database(self):
+    def test_exceeded_statement_timeout_is_a_busy_database(self):
         def wait(orig, kind=sa.exc.OperationalError):
             with self.database.writer():
                 raise kind('UPDATE', {}, orig)
@@ -337,7 +337,7 @@ class TestErrors(DatabaseCase):
 
 class TestSQLite(DatabaseCase):
 
-    def test_threads_that_read_and_then_write_all_succeed(self):
+    def test_threads_reading_before_writing_all_succeed(self):
         start = threading.Barrier(THREADS)
 
         def work(worker):
@@ -357,7 +357,7 @@ class TestSQLite(DatabaseCase):
             {str(number) for number in range(10 * THREADS)},
             set(self.names()))
 
-    def test_writer_has_the_lock_before_it_reads(self):
+    def test_writer_has_the_lock_before_its_first_read(self):
         impatient = sqlite3.connect(self.path, timeout=0)
         self.addCleanup(impatient.close)
         with self.database.writer() as connection:
@@ -451,7 +451,7 @@ class TestStuckDatabase(base.TestCase):
             'sqlite://', 'cell', {'max_pool_size': 6}, clock=self.time)
         self.addCleanup(self.database.close)
 
-    def test_only_so_many_threads_wait_for_it(self):
+    def test_threads_above_the_limit_are_refused(self):
         for _ in range(5):
             self.database.enter()
         self.time.advance(3)
@@ -461,19 +461,19 @@ class TestStuckDatabase(base.TestCase):
 
         self.assertIn('5 requests wait', str(error))
 
-    def test_database_that_answers_is_used_by_any_number(self):
+    def test_answering_database_has_no_limit_of_threads(self):
         for _ in range(50):
             self.database.enter()
             self.time.advance(3)
             self.database.leave()
             self.database.enter()
 
-    def test_few_wait_for_it_for_as_long_as_they_like(self):
+    def test_threads_below_the_limit_wait_without_a_deadline(self):
         for _ in range(3):
             self.database.enter()
             self.time.advance(100)
 
-    def test_it_is_used_again_after_an_answer(self):
+    def test_database_is_used_again_after_an_answer(self):
         for _ in range(3):
             self.database.enter()
         self.time.advance(3)
@@ -511,7 +511,7 @@ class TestDatabases(base.TestCase):
             self.assertEqual('API database connection', error.field)
             self.assertNotIn('secret', str(error))
 
-    def test_password_that_is_not_encoded_is_not_taken_for_a_host(self):
+    def test_unquoted_password_is_not_read_as_a_host(self):
         error = self.assertRaises(
             exception.ConfigurationInvalid, self.databases.get,
             'postgresql+psycopg2://me:a@secret@there/api', 'API')
@@ -528,7 +528,7 @@ class TestEngineOptions(base.TestCase):
         return session.engine_options(
             loader.load(files=[str(path)], dirs=[]), group)
 
-    def test_options_that_are_set_are_passed_on(self):
+    def test_set_options_are_passed_to_the_engine(self):
         options = self.options(
             '[database]\nmax_pool_size = 7\nmax_retries = 3\n')
 
@@ -589,7 +589,7 @@ class TestServerClock(base.TestCase):
         self.own = FakeClock()
         self.clock = session.ServerClock(self.own)
 
-    def test_nothing_is_known_before_the_server_was_asked(self):
+    def test_clock_without_a_query_has_no_time(self):
         self.assertIsNone(self.clock.timestamp())
 
     def test_time_is_the_servers_and_goes_on(self):
@@ -605,7 +605,7 @@ class TestServerClock(base.TestCase):
         self.assertAlmostEqual(
             self.own.timestamp() + AHEAD_S, self.clock.timestamp(), 3)
 
-    def test_server_is_asked_again_when_it_was_not_for_long(self):
+    def test_server_is_queried_again_after_the_spacing(self):
         server = Server(self.own)
         for _ in range(3):
             self.clock.ask(server)

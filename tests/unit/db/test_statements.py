@@ -65,7 +65,7 @@ class TestInList(base.TestCase):
             self.assertEqual({name}, self.found(name))
         self.assertEqual(set(self.NAMES), self.found(*self.NAMES, 'none'))
 
-    def test_nothing_else_is_found(self):
+    def test_missing_values_are_not_found(self):
         self.assertEqual(set(), self.found())
         self.assertEqual(set(), self.found(None))
         self.assertEqual(set(), self.found('b', 'a\\', 'None', 'a' * 256))
@@ -87,7 +87,7 @@ class TestInList(base.TestCase):
 
         self.assertEqual(['a', 'ä'], sorted(found))
 
-    def test_lists_of_any_length_are_one_statement(self):
+    def test_lists_of_any_length_use_the_same_statement(self):
         with recording.recorded(self.database) as said:
             for count in range(4):
                 self.found(*self.NAMES[:count])
@@ -113,11 +113,11 @@ class StatementCase(base.TestCase):
 
 class TestInsertMissing(StatementCase):
 
-    def test_rows_that_are_missing_are_inserted(self):
+    def test_missing_rows_are_inserted(self):
         self.assertEqual({'a', 'b'}, self.insert(row('b'), row('a')))
         self.assertEqual({'a': 1, 'b': 1}, self.hosts())
 
-    def test_row_that_is_there_stays_as_it_is(self):
+    def test_existing_row_is_unchanged(self):
         other = samples.map_cell(self.database, samples.cell())
         self.insert(row('a'))
 
@@ -126,7 +126,7 @@ class TestInsertMissing(StatementCase):
 
         self.assertEqual({'a': self.cell.id, 'b': other.id}, self.hosts())
 
-    def test_row_that_comes_twice_is_inserted_once(self):
+    def test_repeated_row_is_inserted_once(self):
         self.assertEqual({'a'}, self.insert(row('a'), row('a')))
         self.assertEqual({'a': 1}, self.hosts())
 
@@ -139,7 +139,7 @@ class TestInsertMissing(StatementCase):
                 exception.ConstraintViolated, self.insert, host)
         self.assertEqual({}, self.hosts())
 
-    def test_one_of_several_values_is_returned_for_each_row(self):
+    def test_inserted_rows_are_returned_once_in_a_race(self):
         rows = [row(f'host{number}') for number in range(20)]
 
         told = racing.race(*[lambda: self.insert(*rows)] * 6)
@@ -151,7 +151,7 @@ class TestInsertMissing(StatementCase):
 class TestDialects(StatementCase):
     """What other databases are told; SQLite stands for none of them."""
 
-    def said(self, url, rows, answer=lambda row: None):
+    def sent(self, url, rows, answer=lambda row: None):
         """Return the statements, and what insert_missing makes of them."""
         said = []
 
@@ -166,7 +166,7 @@ class TestDialects(StatementCase):
         return said, statements.insert_missing(engine, KEY, rows)
 
     def test_postgresql_leaves_out_and_returns_the_rest(self):
-        said, inserted = self.said(
+        said, inserted = self.sent(
             'postgresql+psycopg2://', [row('b'), row('a')])
 
         self.assertEqual(1, len(said))
@@ -174,7 +174,7 @@ class TestDialects(StatementCase):
                       said[0])
         self.assertEqual({'a'}, inserted)
 
-    def test_postgresql_gets_all_rows_as_one_parameter(self):
+    def test_postgresql_gets_all_rows_as_a_single_parameter(self):
         said = []
         engine = sa.create_mock_engine(
             'postgresql+psycopg://',
@@ -218,32 +218,32 @@ class TestDialects(StatementCase):
 
         self.assertIn('SEARCH host_mappings', plan[0].detail)
 
-    def test_mysql_takes_one_by_one_and_passes_duplicates_over(self):
+    def test_mysql_inserts_rows_singly_and_skips_duplicates(self):
         def answer(row):
             if row['host'] == 'b':
                 raise db_exc.DBDuplicateEntry(columns=['host'])
 
-        said, inserted = self.said(
+        said, inserted = self.sent(
             'mysql+pymysql://', [row('c'), row('b'), row('a')], answer)
 
         self.assertEqual(3, len(said))
         self.assertTrue(said[0].startswith('INSERT INTO host_mappings'))
         self.assertEqual({'a', 'c'}, inserted)
 
-    def test_mariadb_takes_many_at_once_where_none_is_there(self):
-        said, inserted = self.said(
+    def test_mariadb_inserts_many_rows_without_a_duplicate(self):
+        said, inserted = self.sent(
             'mariadb+pymysql://', [row('b'), row('a')])
 
         self.assertEqual(1, len(said))
         self.assertIn('RETURNING host_mappings.host', said[0])
         self.assertEqual({'a'}, inserted)
 
-    def test_mariadb_takes_one_by_one_where_one_is_there(self):
+    def test_mariadb_inserts_rows_singly_after_a_duplicate(self):
         def answer(rows):
             if isinstance(rows, list) or rows['host'] == 'b':
                 raise db_exc.DBDuplicateEntry(columns=['host'])
 
-        said, inserted = self.said(
+        said, inserted = self.sent(
             'mariadb+pymysql://', [row('b'), row('a')], answer)
 
         self.assertEqual(3, len(said))
@@ -253,13 +253,13 @@ class TestDialects(StatementCase):
         def answer(row):
             raise db_exc.DBReferenceError('t', 'c', 'k', 'kt')
 
-        self.assertRaises(db_exc.DBReferenceError, self.said,
+        self.assertRaises(db_exc.DBReferenceError, self.sent,
                           'mysql+pymysql://', [row('a')], answer)
 
 
 class TestLock(StatementCase):
 
-    def test_values_found_are_returned_in_their_order(self):
+    def test_locked_values_are_returned_in_order(self):
         self.insert(row('b'))
         self.insert(row('a'))
 
@@ -267,7 +267,7 @@ class TestLock(StatementCase):
             self.assertEqual(['a', 'b'], statements.lock(
                 connection, KEY, ['b', 'a', 'c']))
 
-    def said(self, url, function, *arguments):
+    def sent(self, url, function, *arguments):
         said = []
 
         def execute(statement, parameters):
@@ -280,23 +280,23 @@ class TestLock(StatementCase):
 
     def test_rows_are_locked_where_the_database_can(self):
         for url in 'postgresql+psycopg2://', 'mysql+pymysql://':
-            said, = self.said(url, statements.lock, KEY, ['a'])
+            said, = self.sent(url, statements.lock, KEY, ['a'])
 
             self.assertTrue(said.endswith(
                 'ORDER BY host_mappings.host FOR UPDATE'), said)
 
-            said, = self.said(url, statements.lock_free, KEY, ['a'])
+            said, = self.sent(url, statements.lock_free, KEY, ['a'])
 
             self.assertTrue(said.endswith('FOR UPDATE SKIP LOCKED'), said)
 
-    def test_mysql_reads_by_an_index_that_begins_with_the_column(self):
+    def test_mysql_reads_by_an_index_on_the_column(self):
         members = models.instance_group_member.c
         for column, index in (
                 (KEY, 'uniq_host_mappings0host'),
                 (members.instance_uuid, 'instance_group_member_instance_idx'),
                 (models.aggregates.c.uuid, 'aggregate_uuid_idx')):
             for url in 'mysql+pymysql://', 'mariadb+pymysql://':
-                said, = self.said(url, statements.lock, column, ['a'])
+                said, = self.sent(url, statements.lock, column, ['a'])
 
                 self.assertIn(f' FORCE INDEX ({index}) ', said)
 
@@ -307,13 +307,13 @@ class TestDeleteCounted(StatementCase):
         with self.database.writer() as connection:
             return statements.delete_counted(connection, KEY, hosts)
 
-    def test_those_that_were_there_are_returned(self):
+    def test_existing_rows_are_returned(self):
         self.insert(row('a'), row('b'), row('c'))
 
         self.assertEqual({'a', 'b'}, self.delete('a', 'x', 'b', 'a'))
         self.assertEqual({'c': 1}, self.hosts())
 
-    def test_nothing_is_deleted_twice(self):
+    def test_rows_are_deleted_once(self):
         self.insert(row('a'), row('b'))
 
         self.assertEqual({'a'}, self.delete('a'))
@@ -329,7 +329,7 @@ class TestDeleteCounted(StatementCase):
         self.assertEqual(set(hosts), self.delete(*hosts))
         self.assertEqual({}, self.hosts())
 
-    def test_exactly_one_of_several_values_is_returned_for_each_row(self):
+    def test_deleted_rows_are_returned_once_in_a_race(self):
         hosts = [f'host{number}' for number in range(30)]
         self.insert(*map(row, hosts))
 

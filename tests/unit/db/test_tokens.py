@@ -28,7 +28,7 @@ class TestTokens(base.TestCase):
         tokens.delete(self.connection, 'one')
         self.assertFalse(tokens.exists(self.connection, 'one'))
 
-    def test_next_token_replaces_those_of_killed_processes(self):
+    def test_next_token_deletes_expired_tokens(self):
         tokens.create(self.connection)
         tokens.write(self.connection, 'killed', 100.0)
         tokens.write(self.connection, 'recent', 3000.0)

@@ -38,7 +38,7 @@ class TestValueTypes(base.TestCase):
     def found(self, limit=10):
         return value_types.find_wrong(self.connection, METADATA, limit)
 
-    def test_values_that_the_product_writes_are_right(self):
+    def test_values_written_by_the_product_are_valid(self):
         self.connection.execute(sa.insert(TABLE), [
             {'id': 1, 'at': datetime.datetime(2026, 1, 31, 23, 59, 59, 5),
              'name': '12', 'number': 2 ** 40, 'ratio': 1.5, 'flag': True},

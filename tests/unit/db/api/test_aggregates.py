@@ -24,14 +24,14 @@ class TestAggregates(following.Writing, base.TestCase):
         self.assertEqual({'a': {'east'}, 'b': {'east'}, 'c': {'west'}},
                          self.zones())
 
-    def test_id_goes_before_a_name_that_looks_like_one(self):
+    def test_id_precedes_a_name_equal_to_an_id(self):
         first, second = self.create('2', []), self.create('7', [])
         self.assertEqual((1, 2), (first, second))
 
         for name, number in ('1', first), ('2', second), ('7', second):
             self.assertEqual(number, self.read(aggregates.get, name).id)
 
-    def test_hosts_without_the_key_are_left_out(self):
+    def test_hosts_without_the_key_have_no_zone(self):
         self.create('one', ['a'])
         self.create('two', [], availability_zone='east')
 
@@ -45,7 +45,7 @@ class TestAggregates(following.Writing, base.TestCase):
             {'a': {'east'}, 'b': {'east', 'west'}, 'c': {'west'}},
             self.zones())
 
-    def test_aggregates_of_some_hosts_have_no_others(self):
+    def test_aggregates_of_named_hosts_list_only_named_hosts(self):
         one = self.create('one', ['a', 'b'], ssd='true')
         two = self.create('two', ['b', 'c'])
         self.create('three', ['c'])
@@ -112,7 +112,7 @@ class TestAggregates(following.Writing, base.TestCase):
         self.assertEqual({'a', 'b'},
                          set(self.read(aggregates.get, 'two').hosts))
 
-    def test_deleted_aggregate_is_gone_with_all_that_is_in_it(self):
+    def test_deleted_aggregate_is_deleted_with_its_hosts_and_metadata(self):
         number = self.create('one', ['a'], availability_zone='east')
 
         self.delete(number)
@@ -120,7 +120,7 @@ class TestAggregates(following.Writing, base.TestCase):
         self.assertEqual([], self.read(aggregates.list_all))
         self.assertEqual({}, self.zones())
 
-    def test_aggregate_that_is_not_there_is_an_error(self):
+    def test_unknown_aggregate_is_an_error(self):
         for change, *arguments in (
                 (self.set_metadata, {'a': '1'}), (self.add_hosts, ['a']),
                 (self.remove_hosts, ['a']), (self.delete,)):
@@ -154,7 +154,7 @@ class TestChanges(following.Tests, base.TestCase):
         self.create('three', [])
         self.assertEqual((['three'], 3), self.poll())
 
-    def test_aggregate_that_is_gone_is_no_more_among_the_ids(self):
+    def test_deleted_aggregate_is_missing_from_the_ids(self):
         number = self.create('one', [])
         other = self.create('two', [])
         self.poll()
@@ -166,7 +166,7 @@ class TestChanges(following.Tests, base.TestCase):
         self.assertEqual([], changes.aggregates)
         self.assertEqual({other}, changes.ids)
 
-    def test_token_of_another_database_tells_everything(self):
+    def test_token_of_another_database_returns_all_aggregates(self):
         self.create('one', ['a'], ssd='true')
         everything = self.read(aggregates.changes)
 
@@ -203,7 +203,7 @@ class TestChanges(following.Tests, base.TestCase):
 
 class TestChangesMeanwhile(following.Writing, base.TestCase):
 
-    def test_nothing_is_missed_between_one_reading_and_the_next(self):
+    def test_follower_misses_no_change_made_between_its_statements(self):
         numbers = itertools.count()
         one = self.create('one', ['a'])
 

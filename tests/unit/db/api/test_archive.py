@@ -45,7 +45,7 @@ class TestForget(base.TestCase):
             for table in (models.instance_mappings, models.request_specs,
                           models.instance_group_member)]
 
-    def test_deleted_server_is_forgotten_and_others_are_not(self):
+    def test_deleted_server_is_forgotten_and_another_is_kept(self):
         uuid, other = self.accept(self.here), self.accept(self.here)
 
         self.assertEqual({uuid}, self.write(
@@ -56,14 +56,14 @@ class TestForget(base.TestCase):
         self.assertEqual({uuid}, self.write(
             archive.forget, [uuid], self.here))
 
-    def test_server_that_never_got_a_cell_is_forgotten(self):
+    def test_server_without_a_cell_is_forgotten(self):
         uuid = self.accept()
 
         self.write(archive.forget, [uuid], self.here)
 
         self.assertEqual([set()] * 3, self.known())
 
-    def test_server_that_has_a_build_request_stays(self):
+    def test_server_with_a_build_request_is_kept(self):
         uuid = self.accept(self.here, requested=True)
 
         self.assertEqual(set(), self.write(
@@ -71,7 +71,7 @@ class TestForget(base.TestCase):
 
         self.assertEqual([{uuid}] * 3, self.known())
 
-    def test_server_that_lives_elsewhere_is_known_still(self):
+    def test_server_of_another_cell_is_kept(self):
         for mapped in (self.accept(self.there),
                        self.accept(self.there, deleted=False),
                        self.accept(deleted=False)):

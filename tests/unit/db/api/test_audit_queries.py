@@ -23,7 +23,7 @@ class TestSurveying(base.TestCase):
         self.uuids = samples.uuids(5)
         samples.accept(self.database, self.uuids)
 
-    def test_pages_have_everything_once(self):
+    def test_pages_contain_each_row_once(self):
         for query in audit_queries.mapped_after, audit_queries.requested_after:
             found, after = [], 0
             while page := self.read(query, after, 2):
@@ -47,7 +47,7 @@ class TestSurveying(base.TestCase):
         }, self.read(audit_queries.mappings,
                      [first, second, third, *samples.uuids(1)]))
 
-    def test_requests_are_those_that_are_there(self):
+    def test_requested_returns_existing_build_requests(self):
         first, *others = self.uuids
         self.write(build_requests.delete, [first])
 
@@ -65,7 +65,7 @@ class TestSurveying(base.TestCase):
         self.assertEqual('nonsense', found[first])
         self.assertIn(third, found[third])
 
-    def test_mapping_is_changed_if_it_is_as_expected(self):
+    def test_mapping_is_changed_only_from_the_expected_cell(self):
         first, deleted, *_ = self.uuids
         other = samples.map_cell(self.database, samples.cell('other'))
         self.write(instance_mappings.decide, [first, deleted], self.cell.id,
@@ -163,7 +163,7 @@ class TestSurveying(base.TestCase):
         self.assertEqual(
             [(pool, lost)], self.read(audit_queries.unknown_aggregates))
 
-    def test_leases_that_end_late_are_ended(self):
+    def test_leases_ending_after_a_time_are_ended(self):
         one, two, *_ = self.uuids
         for uuid, end in (one, 1e9), (two, 4e9):
             self.write(build_requests.lease, [uuid], 'owner', 0.0, end)

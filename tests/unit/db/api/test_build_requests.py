@@ -39,7 +39,7 @@ class BuildRequestCase(base.TestCase):
 
 class TestBuildRequests(BuildRequestCase):
 
-    def test_request_is_as_it_was_accepted(self):
+    def test_request_is_stored_as_accepted(self):
         uuid, = self.accept(1, display_name='mine')
 
         request = self.read(build_requests.get, uuid)
@@ -51,11 +51,11 @@ class TestBuildRequests(BuildRequestCase):
             samples.instance(uuid, display_name='mine').obj_to_primitive(),
             request.instance.obj_to_primitive())
 
-    def test_request_that_is_gone_is_none(self):
+    def test_deleted_request_is_none(self):
         self.assertIsNone(
             self.read(build_requests.get, samples.uuids(1)[0]))
 
-    def test_instance_has_one_request(self):
+    def test_second_request_of_an_instance_is_refused(self):
         uuids = self.accept(1)
 
         self.assertRaises(
@@ -93,7 +93,7 @@ class TestBuildRequests(BuildRequestCase):
         self.assertEqual(
             {kept}, self.read(build_requests.present, [dropped, kept]))
 
-    def test_exactly_one_deletes_a_request(self):
+    def test_request_is_deleted_by_a_single_caller(self):
         uuids = self.accept(20)
 
         # A conductor deletes a batch, users one each.
@@ -157,7 +157,7 @@ class TestLease(BuildRequestCase):
             [each.request.instance.obj_to_primitive() for each in leased])
         self.assertEqual(uuids, [each.spec.instance_uuid for each in leased])
 
-    def test_request_that_is_leased_is_left_to_whom_it_is(self):
+    def test_leased_request_is_not_leased_by_another_owner(self):
         uuids = self.accept(3)
         self.lease(uuids[:1], 'first')
 
@@ -166,7 +166,7 @@ class TestLease(BuildRequestCase):
         self.assertEqual(set(uuids[:1]), self.renew(uuids, 'first'))
         self.assertEqual(set(uuids[1:]), self.renew(uuids, 'second'))
 
-    def test_lease_that_ran_out_is_taken_again(self):
+    def test_expired_lease_is_taken_by_another_owner(self):
         uuids = self.accept(2)
         self.lease(uuids, 'first', expires_at=1060.0)
 
@@ -175,7 +175,7 @@ class TestLease(BuildRequestCase):
                               expires_at=1120.0))
         self.assertEqual([], self.lease(uuids, 'third', now=1119.0))
 
-    def test_request_that_is_gone_is_not_leased(self):
+    def test_deleted_request_is_not_leased(self):
         uuids = self.accept(2)
         self.write(build_requests.delete, uuids[:1])
 
@@ -205,7 +205,7 @@ class TestLease(BuildRequestCase):
         self.assertEqual(
             uuids, self.lease(uuids, 'third', now=1120.0))
 
-    def test_lease_that_another_took_is_not_renewed(self):
+    def test_lease_of_another_owner_is_not_renewed(self):
         uuids = self.accept(2)
         self.lease(uuids, 'first')
         self.lease(uuids[:1], 'second', now=1060.0, expires_at=1120.0)
@@ -237,7 +237,7 @@ class TestLease(BuildRequestCase):
         self.assertEqual(set(), delete(uuids[2:], 'first'))
         self.assertEqual(set(uuids[2:]), delete(uuids[2:], 'second'))
 
-    def test_renewal_and_takeover_that_race_agree(self):
+    def test_renewal_and_takeover_in_a_race_share_the_requests(self):
         uuids = self.accept(10)
         self.lease(uuids, 'first')
 
@@ -255,7 +255,7 @@ class TestLease(BuildRequestCase):
 
         self.assertEqual(uuids, self.lease(uuids))
 
-    def test_exactly_one_of_several_leases_a_request(self):
+    def test_request_is_leased_by_a_single_owner_in_a_race(self):
         uuids = self.accept(10)
 
         for now in 1000.0, 1060.0, 1120.0:
@@ -291,7 +291,7 @@ class BrokenCase(base.TestCase):
 
 class TestLeasing(BrokenCase):
 
-    def test_request_that_cannot_be_read_is_leased_as_broken(self):
+    def test_unreadable_request_is_leased_as_broken(self):
         for column in 'instance', 'tags', 'block_device_mappings':
             for text in samples.UNREADABLE[1:]:
                 broken, whole = self.accept(2)
@@ -340,7 +340,7 @@ class TestLeasing(BrokenCase):
         self.assertEqual(broken, leased[broken].spec.instance_uuid)
         self.assertIsNone(leased[whole].broken)
 
-    def test_specification_that_cannot_be_read_is_leased_as_broken(self):
+    def test_unreadable_specification_is_leased_as_broken(self):
         for text in samples.UNREADABLE:
             broken, whole = self.accept(2)
             self.spoil(broken, 'request_specs', spec=text)
@@ -388,7 +388,7 @@ class TestLeasing(BrokenCase):
 
 class TestReading(BrokenCase):
 
-    def test_columns_tell_of_a_request_that_cannot_be_read(self):
+    def test_unreadable_request_has_the_values_of_its_columns(self):
         broken, = self.accept(project_id='theirs')
         self.spoil(broken, instance='nonsense')
 
@@ -425,7 +425,7 @@ class TestReading(BrokenCase):
             exception.RequestUnreadable, self.write, build_requests.revise,
             broken, lambda request: None)
 
-    def test_batch_is_found_beside_one_that_cannot_be_read(self):
+    def test_unreadable_request_is_split_from_its_batch(self):
         due = leases.LeaseDeadline(1e10, samples.LATER)
         for text in (*samples.UNREADABLE, None):
             batch = self.accept(3, reservation_id='r-1')
@@ -474,7 +474,7 @@ class TestRevise(RequestCase):
             self.read_all()[each].revision for each in self.uuids])
         self.assertEqual([1, 0, 0], [each.revision for each in self.lease()])
 
-    def test_request_that_is_gone_is_not_changed(self):
+    def test_deleted_request_is_not_changed(self):
         self.write(build_requests.delete, self.uuids)
 
         self.assertFalse(self.revise(self.uuids[0]))
@@ -515,7 +515,7 @@ class TestRevise(RequestCase):
 
 class TestKept(RequestCase):
 
-    def test_belongings_are_kept_as_they_were_accepted(self):
+    def test_tags_and_devices_are_stored_as_accepted(self):
         uuid, = samples.uuids(1)
         device = objects.BlockDeviceMapping(
             uuid=uuid, instance_uuid=uuid, source_type='blank')
@@ -535,7 +535,7 @@ class TestKept(RequestCase):
         self.write(build_requests.mark_unburied, [uuid])
         self.assertFalse(self.read(build_requests.get, uuid).buried)
 
-    def test_tags_that_were_all_removed_are_none(self):
+    def test_removed_tags_are_an_empty_list(self):
         self.revise(self.uuids[0], tags=[])
 
         self.assertEqual(
@@ -551,7 +551,7 @@ class TestKept(RequestCase):
         self.assertEqual(['because', None, None], [
             each.request.failure for each in self.read_all().values()])
 
-    def test_held_are_those_of_the_owner(self):
+    def test_held_returns_the_requests_of_the_owner(self):
         self.lease('me')
 
         self.assertEqual(dict.fromkeys(self.uuids, 0), self.write(
@@ -572,7 +572,7 @@ class TestRequestSpecs(base.TestCase):
             for uuid in uuids]
         self.write(build_requests.create_specs, specs, samples.NOW)
 
-    def test_spec_is_kept_as_it_is_sent(self):
+    def test_specification_is_stored_as_sent(self):
         uuids = samples.uuids(2)
         self.create(*uuids)
 
@@ -586,7 +586,7 @@ class TestRequestSpecs(base.TestCase):
         self.assertEqual(uuids[1], spec.instance_uuid)
         self.assertEqual(['g'], spec.hint('group'))
 
-    def test_instance_has_one_spec(self):
+    def test_second_specification_of_an_instance_is_refused(self):
         uuids = samples.uuids(1)
         self.create(*uuids)
 

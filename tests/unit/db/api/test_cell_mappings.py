@@ -30,14 +30,14 @@ class TestCellMappings(base.TestCase):
                          'database_connection'):
                 self.assertEqual(getattr(cell, name), getattr(found, name))
 
-    def test_cell0_is_one_of_them(self):
+    def test_cell0_is_listed(self):
         self.write(cell_mappings.create,
                    samples.cell('cell0', uuid=objects.CELL0_UUID),
                    samples.NOW)
 
         self.assertTrue(self.read(cell_mappings.list_all)[0].is_cell0())
 
-    def test_uuid_that_is_taken_is_an_error(self):
+    def test_duplicate_uuid_is_an_error(self):
         cell = samples.cell()
         self.write(cell_mappings.create, cell, samples.NOW)
 
@@ -56,7 +56,7 @@ class TestCellMappings(base.TestCase):
 
         self.assertEqual(2, len(self.read(cell_mappings.list_all)))
 
-    def test_urls_that_are_missing_are_empty(self):
+    def test_missing_urls_are_empty(self):
         self.write(lambda connection: connection.execute(sa.insert(
             models.cell_mappings).values(uuid='u', disabled=False)))
 
@@ -68,7 +68,7 @@ class TestCellMappings(base.TestCase):
 
 class TestErrors(base.TestCase):
 
-    def test_errors_name_no_values_which_may_be_passwords(self):
+    def test_errors_contain_no_passwords(self):
         def create(connection):
             connection.execute(sa.insert(models.cell_mappings).values(
                 uuid=None, transport_url=f'rabbit://u:{SECRET}@h/',
@@ -89,13 +89,13 @@ class TestCreateApart(base.TestCase):
     def create(self, cell):
         self.write(cell_mappings.create_apart, cell, samples.NOW)
 
-    def test_cells_with_urls_of_their_own_are_created(self):
+    def test_cells_with_different_urls_are_created(self):
         for name in 'east', 'west':
             self.create(samples.cell(name))
 
         self.assertEqual(2, len(self.read(cell_mappings.list_all)))
 
-    def test_cell_with_a_url_of_another_is_an_error_that_names_both(self):
+    def test_duplicate_url_is_an_error_naming_the_other_cell(self):
         cell = samples.cell('east')
         self.create(cell)
 
@@ -109,7 +109,7 @@ class TestCreateApart(base.TestCase):
                              (error.uuid, error.field))
         self.assertEqual(1, len(self.read(cell_mappings.list_all)))
 
-    def test_of_several_that_add_the_same_cell_one_does(self):
+    def test_cell_is_created_by_a_single_caller_in_a_race(self):
         self.create(samples.cell(
             'cell0', uuid=objects.CELL0_UUID, transport_url='none:///'))
 

@@ -38,7 +38,7 @@ class TestDecisions(base.TestCase):
             for table in (models.scheduler_decisions,
                           models.decision_instances)]
 
-    def test_decision_is_as_it_was_kept(self):
+    def test_decision_is_stored_as_created(self):
         self.create(('req-1', 5.25, [self.two, self.one, self.two],
                      {'n': 1, 'text': 'ü\0', 'list': [1.5, None]}))
 
@@ -50,7 +50,7 @@ class TestDecisions(base.TestCase):
             (found.request_id, found.decided_at, found.instances,
              found.document))
 
-    def test_it_is_found_by_instance_and_by_request_the_newest_first(self):
+    def test_decisions_of_an_instance_or_request_are_newest_first(self):
         self.create(('req-1', 3.0, [self.one, self.two], {'n': 1}),
                     ('req-2', 1.0, [self.one], {'n': 2}),
                     ('req-1', 3.0, [self.three], {'n': 3}),
@@ -62,7 +62,7 @@ class TestDecisions(base.TestCase):
                 ('req-3', []), ('', [])):
             self.assertEqual(wanted, self.found(name, *args), name)
 
-    def test_newest_of_all_are_found_with_their_instances(self):
+    def test_latest_decisions_have_their_instances(self):
         self.create(('req-1', 3.0, [self.two, self.one], {'n': 1}),
                     (None, 1.0, [self.one], {'n': 2}),
                     ('req-3', 2.0, [], {'n': 3}))
@@ -85,7 +85,7 @@ class TestDecisions(base.TestCase):
         self.assertEqual([4], self.found(self.two))
         self.assertEqual([1, 2], self.rows())
 
-    def test_nothing_is_no_matter(self):
+    def test_empty_lists_of_decisions_and_instances_are_accepted(self):
         self.create()
         self.create(('req-1', 1.0, [], {'n': 1}))
 

@@ -16,7 +16,7 @@ class TestFlavors(base.TestCase):
     def get(self, name):
         return self.read(flavors.get, name)
 
-    def test_flavor_is_as_it_was_created(self):
+    def test_flavor_is_stored_as_created(self):
         self.create('f1', 'small', memory_mb=512, vcpus=2, root_gb=3,
                     ephemeral_gb=4, swap=5, description='Small.',
                     extra_specs={'hw:cpu_policy': 'shared', 'a': 'b'})
@@ -60,7 +60,7 @@ class TestFlavors(base.TestCase):
             self.assertEqual((field, value), (error.field, error.value))
         self.assertEqual(1, len(self.read(flavors.list_all)))
 
-    def test_all_are_listed_with_their_own_extra_specs(self):
+    def test_listed_flavors_have_their_extra_specs(self):
         self.assertEqual([], self.read(flavors.list_all))
         self.create('b', 'two', extra_specs={'x': '1'})
         self.create('a', 'one', extra_specs={'x': '2', 'y': '3'})

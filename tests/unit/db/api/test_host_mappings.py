@@ -45,7 +45,7 @@ class TestHostMappings(base.TestCase):
             {'a': self.east.uuid, 'c': self.west.uuid},
             self.read(host_mappings.owners, ['c', 'a', 'd']))
 
-    def test_unmapped_hosts_are_left_out(self):
+    def test_unmapped_hosts_are_not_returned(self):
         self.assertEqual({}, self.cells('a'))
         self.assertEqual({}, self.cells())
 
@@ -62,7 +62,7 @@ class TestHostMappings(base.TestCase):
 
         self.assertEqual(len(hosts), len(self.cells(*hosts)))
 
-    def test_cells_that_race_for_hosts_get_each_host_once(self):
+    def test_hosts_mapped_by_two_cells_in_a_race_are_mapped_once(self):
         hosts = [f'host{number}' for number in range(20)]
 
         outcomes = racing.race(

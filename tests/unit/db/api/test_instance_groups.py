@@ -28,7 +28,7 @@ class TestInstanceGroups(base.TestCase):
         return self.write(instance_groups.add_members, group.id, uuids,
                           samples.NOW)
 
-    def test_group_is_as_it_was_created(self):
+    def test_group_is_stored_as_created(self):
         made = self.create(policy='anti-affinity', rules={
             'max_server_per_host': 2, 'spread': 'az', 'max_skew': 3})
 
@@ -76,7 +76,7 @@ class TestInstanceGroups(base.TestCase):
             self.assertEqual(unreadable, text in conditions)
         self.assertEqual(1, self.logs.output.count(text))
 
-    def test_members_are_there_once_and_in_their_order(self):
+    def test_members_are_stored_once_in_order(self):
         group, other = self.create(), self.create()
         one, two, three = sorted(samples.uuids(3))
 
@@ -101,7 +101,7 @@ class TestInstanceGroups(base.TestCase):
         for each in group, other:
             self.assertEqual(uuids[2:], self.get(each.uuid).members)
 
-    def test_group_of_another_project_is_not_there(self):
+    def test_group_of_another_project_is_not_found(self):
         made = self.create()
 
         self.assertEqual('group', self.get(made.uuid, 'project').name)
@@ -128,7 +128,7 @@ class TestInstanceGroups(base.TestCase):
                 list(names), [each.name for each in self.read(
                     instance_groups.list_all, project, limit)])
 
-    def test_deleted_group_leaves_nothing(self):
+    def test_deleted_group_is_deleted_with_its_members_and_policy(self):
         group, other = self.create(policy='affinity'), self.create()
         [uuid] = samples.uuids(1)
         for each in group, other:
@@ -144,7 +144,7 @@ class TestInstanceGroups(base.TestCase):
                 lambda connection: connection.scalar(
                     sa.select(sa.func.count()).select_from(table))))
 
-    def test_group_that_is_locked_is_the_same(self):
+    def test_locked_read_returns_the_same_group(self):
         made = self.create()
 
         self.assertEqual(made.uuid, self.write(

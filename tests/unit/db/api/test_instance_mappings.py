@@ -50,7 +50,7 @@ class TestInstanceMappings(base.TestCase):
         self.assertIsNone(mapping.cell_mapping)
         self.assertFalse(mapping.queued_for_delete)
 
-    def test_unknown_instances_are_left_out(self):
+    def test_unknown_instances_are_not_returned(self):
         self.assertEqual(
             {}, self.read(instance_mappings.get_many, samples.uuids(2)))
 
@@ -71,7 +71,7 @@ class TestInstanceMappings(base.TestCase):
         self.assertEqual(set(uuids), self.decide(uuids, self.east))
         self.assertEqual(set(uuids), self.decide(uuids, self.east))
 
-    def test_instance_with_another_cell_keeps_it(self):
+    def test_decided_instance_keeps_its_cell(self):
         uuids = self.create(2)
         self.decide(uuids[:1], self.east)
 
@@ -159,7 +159,7 @@ class TestInstanceMappings(base.TestCase):
 
         self.assertEqual(set(uuids[:-1]), self.decide(uuids, self.east))
 
-    def test_cells_that_race_end_with_one_for_each_instance(self):
+    def test_cells_in_a_race_decide_each_instance_once(self):
         uuids = self.create(20)
 
         decided = racing.race(
@@ -172,7 +172,7 @@ class TestInstanceMappings(base.TestCase):
             ['east' if uuid in decided[0] else 'west' for uuid in uuids],
             self.cells(uuids))
 
-    def test_deletion_and_decision_that_race_agree(self):
+    def test_deletion_and_decision_in_a_race_agree(self):
         uuids = self.create(20)
 
         decided, *_ = racing.race(
@@ -200,7 +200,7 @@ class TestUsage(base.TestCase):
     def usage(self, **which):
         return tuple(self.project.usage(**which))
 
-    def test_project_without_servers_holds_nothing(self):
+    def test_project_without_servers_has_no_usage(self):
         self.assertEqual((0, 0, 0), self.usage())
         self.assertEqual((0, 0, 0), self.usage(user_id='user', accepted=True))
 
@@ -230,7 +230,7 @@ class TestUsage(base.TestCase):
         self.project.delete(undecided)
         self.assertEqual((0, 0, 0), self.usage(accepted=True))
 
-    def test_server_in_cell0_holds_nothing(self):
+    def test_server_in_cell0_has_no_usage(self):
         self.project.bury(self.project.accept())
 
         self.assertEqual((0, 0, 0), self.usage())

@@ -40,7 +40,7 @@ class TestOverdue(LeaseCase):
             leases.list_overdue,
             leases.LeaseDeadline(now, created_before), limit, after)]
 
-    def test_requests_that_were_never_taken_up_are_overdue_in_time(self):
+    def test_requests_without_a_lease_are_overdue_by_age(self):
         uuids = self.accept(2)
         before = samples.NOW - datetime.timedelta(seconds=1)
 
@@ -61,7 +61,7 @@ class TestOverdue(LeaseCase):
 
         self.assertEqual([], self.overdue())
 
-    def test_next_page_begins_after_the_last_one(self):
+    def test_next_page_begins_after_the_last_row(self):
         uuids = self.accept(3)
         [first, second] = self.read(
             leases.list_overdue,
@@ -76,7 +76,7 @@ class TestBatches(LeaseCase):
     def batches(self, *uuids, due=DUE):
         return self.read(leases.list_batches, uuids, due)
 
-    def test_batch_has_the_requests_of_one_call(self):
+    def test_batch_contains_the_requests_of_a_single_call(self):
         one = self.accept(3, reservation_id='r-1')
         # What was accepted at the same time is no batch by that alone.
         other = self.accept(2, reservation_id='r-2')
@@ -105,7 +105,7 @@ class TestBatches(LeaseCase):
 
         self.assertEqual([], self.batches(uuids[0]))
 
-    def test_other_project_is_no_part_of_it(self):
+    def test_batch_contains_no_request_of_another_project(self):
         mine = self.accept(1, reservation_id='r-1')
         self.accept(1, reservation_id='r-1', project_id='other')
 
@@ -126,7 +126,7 @@ class TestBatches(LeaseCase):
 
 class TestClaim(LeaseCase):
 
-    def test_claimed_batches_are_leased_and_that_is_no_try(self):
+    def test_claimed_batches_are_leased_without_counting_a_try(self):
         batches = [self.accept(2), self.accept(1)]
 
         self.assertEqual(batches, self.claim(batches))
@@ -152,7 +152,7 @@ class TestClaim(LeaseCase):
 
         self.assertEqual([[batch[0], batch[2]]], self.claim([batch]))
 
-    def test_batch_goes_whole_to_one_of_several(self):
+    def test_batch_is_claimed_whole_by_a_single_owner(self):
         batches = [self.accept(3) for _ in range(4)]
 
         claimed = racing.race(*[
@@ -179,7 +179,7 @@ class TestExtend(LeaseCase):
             [('one', 2000.0), ('two', 2000.0), ('two', 1060.0)],
             self.owners(uuids))
 
-    def test_lease_that_another_took_stays_as_it_is(self):
+    def test_lease_of_another_owner_is_not_extended(self):
         uuids = self.accept(2)
         self.lease(uuids, 'one')
         self.lease(uuids[:1], 'two', now=1060.0, expires_at=1120.0)
@@ -238,7 +238,7 @@ class TestElect(base.TestCase):
 
         self.assertFalse(self.elect('b', 109.0))
 
-    def test_another_one_leads_when_the_lease_ended(self):
+    def test_another_leader_is_elected_after_the_lease_ended(self):
         self.elect('a', 0.0)
 
         self.assertTrue(self.elect('b', 60.0))
@@ -246,12 +246,12 @@ class TestElect(base.TestCase):
         self.assertFalse(self.elect('a', 61.0))
         self.assertEqual([('b', 120.0)], self.kept())
 
-    def test_tasks_have_leaders_of_their_own(self):
+    def test_tasks_have_separate_leaders(self):
         self.elect('a', 0.0)
 
         self.assertTrue(self.elect('b', 0.0, 'other'))
 
-    def test_one_of_several_is_elected_at_a_time(self):
+    def test_single_leader_is_elected_in_a_race(self):
         for now in (0.0, 100.0, 200.0):
             outcomes = racing.race(*[
                 lambda name=name, now=now: self.elect(name, now)

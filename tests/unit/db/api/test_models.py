@@ -80,7 +80,7 @@ class TestModels(base.TestCase):
             {table.name: set(table.columns.keys())
              for table in models.METADATA.tables.values()})
 
-    def test_unique_constraints_are_named_so_that_errors_name_columns(self):
+    def test_unique_constraints_have_names_for_error_messages(self):
         for table in models.METADATA.tables.values():
             for constraint in table.constraints:
                 if isinstance(constraint, sa.UniqueConstraint):

@@ -39,7 +39,7 @@ class TestOperatorChanges(base.TestCase):
         self.assertEqual(
             operator_changes.KNOWN_S, self.clock.monotonic() - began)
 
-    def test_failed_change_neither_advances_the_feed_nor_waits(self):
+    def test_failed_change_does_not_advance_the_feed(self):
         before, began = self.token(), self.clock.monotonic()
 
         self.assertRaises(KeyError, self.change, KeyError('stop'))
@@ -56,14 +56,14 @@ class TestOperatorChanges(base.TestCase):
 
         self.assertEqual([['fast']], seen)
 
-    def test_token_is_read_with_one_statement_of_one_row(self):
+    def test_token_is_read_with_a_single_driver_statement(self):
         with recording.recorded(self.database) as statements:
             self.assertEqual(1, len(self.token()))
 
         # The driver executes it, without SQLAlchemy.
         self.assertEqual([], statements)
 
-    def test_announcement_that_loses_to_another_is_repeated(self):
+    def test_announcement_is_repeated_after_a_lost_transaction(self):
         before, writer = self.token(), self.database.writer
         losses = [None] * 3
 

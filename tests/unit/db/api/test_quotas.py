@@ -23,7 +23,7 @@ class TestQuotas(base.TestCase):
         return self.read(lambda connection: connection.execute(
             sa.select(models.quota_locks.c.project_id)).scalars().all())
 
-    def test_limits_are_those_of_the_project_and_of_the_user(self):
+    def test_limits_are_read_of_the_project_and_the_user(self):
         self.set('p', cores=1, ram=2)
         self.set('other', cores=8)
         self.set('p', 'u', cores=3)
@@ -35,7 +35,7 @@ class TestQuotas(base.TestCase):
         self.assertEqual(({'cores': 1, 'ram': 2}, {}), self.limits('p'))
         self.assertEqual(({}, {}), self.limits('unknown', 'u'))
 
-    def test_limit_that_is_set_again_is_replaced(self):
+    def test_second_value_of_a_limit_replaces_the_first(self):
         for user in None, 'u':
             self.set('p', user, cores=1, ram=2)
             self.set('p', user, cores=-1)
@@ -43,7 +43,7 @@ class TestQuotas(base.TestCase):
         self.assertEqual(({'cores': -1, 'ram': 2}, {'cores': -1, 'ram': 2}),
                          self.limits('p', 'u'))
 
-    def test_limit_that_is_null_is_none(self):
+    def test_null_limit_is_not_returned(self):
         self.set('p', cores=1)
         with self.database.writer() as connection:
             connection.execute(sa.update(models.quotas).values(
@@ -60,7 +60,7 @@ class TestQuotas(base.TestCase):
         self.assertEqual(({'cores': 1}, {}), self.limits('p', 'u'))
         self.assertEqual(({'cores': 1}, {'cores': 1}), self.limits('p', 'v'))
 
-    def test_users_limits_go_with_those_of_the_project(self):
+    def test_limits_of_users_are_deleted_with_limits_of_the_project(self):
         for project in 'p', 'q':
             for user in None, 'u':
                 self.set(project, user, cores=1)
@@ -70,7 +70,7 @@ class TestQuotas(base.TestCase):
         self.assertEqual(({}, {}), self.limits('p', 'u'))
         self.assertEqual(({'cores': 1}, {'cores': 1}), self.limits('q', 'u'))
 
-    def test_project_has_one_row_to_lock(self):
+    def test_project_has_a_single_lock_row(self):
         for project in 'p', 'q', 'p':
             self.write(quotas.lock, project, samples.NOW)
 

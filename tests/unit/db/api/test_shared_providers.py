@@ -78,7 +78,7 @@ class TestSharedProviders(base.TestCase):
             self.assertEqual(unreadable, text in self.database.conditions)
         self.assertEqual(1, self.logs.output.count(text))
 
-    def test_uuid_goes_before_a_name_that_looks_like_one(self):
+    def test_uuid_precedes_a_name_equal_to_a_uuid(self):
         pool = self.pool()
         self.create(self.pool(pool.uuid), pool)
 
@@ -114,14 +114,14 @@ class TestSharedProviders(base.TestCase):
             self.assertRaises(exception.ResourceProviderExists, change)
         self.assertEqual([other, pool], self.listed())
 
-    def test_provider_that_is_not_there_is_an_error(self):
+    def test_unknown_provider_is_an_error(self):
         for call in (
                 lambda: self.read(shared_providers.get, 'pool'),
                 lambda: self.update(self.pool()),
                 lambda: self.write(shared_providers.delete, 'pool')):
             self.assertRaises(exception.ResourceProviderNotFound, call)
 
-    def test_aggregate_has_to_be_there(self):
+    def test_unknown_aggregate_is_an_error(self):
         pool = self.pool()
         self.create(pool)
         nowhere = samples.uuids(1)[0]
@@ -163,7 +163,7 @@ class TestSharedProviders(base.TestCase):
             else {exception.AggregateNotFound},
             {type(each) for each in outcomes if each is not None})
 
-    def test_each_change_is_one_of_the_fingerprint(self):
+    def test_each_change_changes_the_fingerprint(self):
         pool = self.pool()
         seen = [self.read(shared_providers.fingerprint)]
         for change in (

@@ -71,7 +71,7 @@ class ArchiveCase(base.TestCase):
 
 class TestServers(ArchiveCase):
 
-    def test_server_goes_with_all_that_belongs_to_it(self):
+    def test_server_is_moved_with_all_of_its_rows(self):
         uuid = self.make()
         before = self.counts()
         kept = {table: self.rows(table) for table in models.SHADOWS}
@@ -92,7 +92,7 @@ class TestServers(ArchiveCase):
                     {name: value for name, value in shadow.items()
                      if name != 'archive_id'})
 
-    def test_servers_that_are_there_stay(self):
+    def test_server_without_a_deletion_is_not_moved(self):
         uuid = self.make(deleted=None)
         before = self.counts()
 
@@ -154,7 +154,7 @@ class TestServers(ArchiveCase):
 
         self.assertEqual({}, self.read(instance_children.get_tags, [uuid]))
 
-    def test_broken_off_move_leaves_all_where_it_was(self):
+    def test_failed_move_changes_no_table(self):
         uuid = self.make()
         before = self.counts()
 
@@ -167,7 +167,7 @@ class TestServers(ArchiveCase):
         self.assertEqual(before, self.counts())
         self.assertEqual({}, self.counts(shadows=True))
 
-    def test_id_that_is_given_again_is_archived_again(self):
+    def test_reused_id_is_archived_twice(self):
         for _ in range(2):
             uuid = self.make()
             self.write(samples.put, uuid, {'id': 77})
@@ -178,13 +178,13 @@ class TestServers(ArchiveCase):
                 models.SHADOWS[models.instances])])
 
 
-class TestOthers(ArchiveCase):
+class TestOtherRows(ArchiveCase):
 
     def add_host(self, host):
         self.write(services.report, samples.uuids(1)[0], host,
                    services.COMPUTE, 'compute', NOW)
 
-    def test_deleted_hosts_go_and_others_stay(self):
+    def test_deleted_hosts_are_moved_and_present_hosts_are_kept(self):
         for host in 'a1', 'a2':
             self.add_host(host)
         self.write(hosts.delete, 'a1', LATER)
@@ -197,7 +197,7 @@ class TestOthers(ArchiveCase):
             row['host'] for row in self.rows(models.services)])
         self.assertEqual({'services': 1}, self.counts(shadows=True))
 
-    def test_detached_devices_go_and_their_server_stays(self):
+    def test_detached_devices_are_moved_without_their_server(self):
         uuid = self.make(deleted=None)
         self.write(instance_children.mark_block_devices_deleted, [uuid], LATER)
 
@@ -206,12 +206,12 @@ class TestOthers(ArchiveCase):
         self.assertEqual({'block_device_mapping': 1}, moved)
         self.assertEqual(1, len(self.rows(models.instances)))
 
-    def test_devices_of_a_deleted_server_wait_for_it(self):
+    def test_devices_of_a_deleted_server_are_moved_with_the_server(self):
         self.make()
 
         self.assertEqual({}, self.write(archive.move_rows, END, 10))
 
-    def test_no_more_go_than_were_asked_for(self):
+    def test_moved_rows_are_at_most_the_limit(self):
         for number in range(3):
             self.add_host(f'a{number}')
             self.write(hosts.delete, f'a{number}', LATER)
@@ -247,7 +247,7 @@ class TestPurge(ArchiveCase):
             row['deleted_at'] for row in self.rows(
                 models.SHADOWS[models.instances])])
 
-    def test_no_more_go_than_were_asked_for(self):
+    def test_purged_rows_are_at_most_the_limit(self):
         self.assertEqual(
             3, self.write(archive.purge, None, 3).total())
         self.assertEqual(

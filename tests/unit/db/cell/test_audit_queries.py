@@ -41,7 +41,7 @@ class TestSurveying(base.TestCase):
         self.assertEqual([self.uuids[0], self.uuids[2]], found)
         self.assertEqual(2, self.read(audit_queries.count))
 
-    def test_deleted_rows_are_rows_too(self):
+    def test_deleted_rows_are_returned(self):
         self.write(instances.delete, self.uuids[1], samples.NOW)
 
         rows = self.read(

@@ -30,7 +30,7 @@ class TestBuildCasts(base.TestCase):
     def get(self, uuid):
         return self.read(build_casts.get, uuid)
 
-    def test_cast_is_kept_until_it_is_deleted(self):
+    def test_cast_is_stored_until_deleted(self):
         told = [cast(uuid) for uuid in self.uuids]
         self.create(*told)
         self.assertEqual(told[1], self.get(self.uuids[1]))
@@ -41,7 +41,7 @@ class TestBuildCasts(base.TestCase):
         self.assertEqual(
             [None, None, told[2]], [self.get(each) for each in self.uuids])
 
-    def test_telling_the_same_leaves_it_and_the_next_host_replaces_it(self):
+    def test_second_cast_is_ignored_and_the_next_host_replaces_the_first(self):
         first = cast(self.uuids[0])
         self.create(first)
         self.create(dataclasses.replace(first, host='other'))
@@ -52,7 +52,7 @@ class TestBuildCasts(base.TestCase):
 
         self.assertEqual(moved, self.get(self.uuids[0]))
 
-    def test_old_ones_are_taken_the_oldest_first(self):
+    def test_oldest_casts_are_taken_first(self):
         old, older, new = (
             cast(uuid, cast_at=at)
             for uuid, at in zip(self.uuids, (50.0, 40.0, 60.0)))
@@ -71,7 +71,7 @@ class TestBuildCasts(base.TestCase):
         self.assertEqual(cast(self.uuids[0], cast_at=70.0),
                          self.get(self.uuids[0]))
 
-    def test_each_is_taken_by_one_of_several(self):
+    def test_cast_is_taken_by_a_single_caller_in_a_race(self):
         self.create(*[cast(uuid, cast_at=40.0) for uuid in self.uuids])
 
         taken = racing.race(*[lambda: self.take(1)] * 6)
@@ -82,7 +82,7 @@ class TestBuildCasts(base.TestCase):
     def take(self, limit):
         return self.write(build_casts.take_before, 60.0, 70.0, limit)
 
-    def test_exactly_one_of_several_tells_again(self):
+    def test_cast_is_repeated_by_a_single_caller_in_a_race(self):
         told = cast(self.uuids[0])
         self.create(told)
 
@@ -107,7 +107,7 @@ class TestBuildMessage(TestCase):
         return build_casts.BuildMessage(
             place('host1'), [], None, properties)
 
-    def test_without_a_word_of_retries_nothing_else_may_be_tried(self):
+    def test_message_without_retry_has_no_alternates(self):
         for properties in {}, {'retry': None}, {'retry': {}}:
             message = self.message(**properties)
 
@@ -163,7 +163,7 @@ class TestBuildMessage(TestCase):
                  [each.service_host for each in read.host_list], read.tried,
                  read.requested_networks))
 
-    def test_host_that_was_renamed_has_its_present_name(self):
+    def test_renamed_host_has_its_new_name(self):
         message = build_casts.BuildMessage.first([place('host1')], None)
 
         read = build_casts.BuildMessage.read(dataclasses.replace(

@@ -48,7 +48,7 @@ class TestComputeNodes(base.TestCase):
         self.change(models.compute_nodes, deleted=1)
         self.assertEqual([], self.unmapped())
 
-    def test_node_that_is_known_keeps_its_uuid(self):
+    def test_known_node_keeps_its_uuid(self):
         uuid = self.save()
 
         self.assertEqual(uuid, self.save(vcpus=16, now=samples.LATER))
@@ -60,13 +60,13 @@ class TestComputeNodes(base.TestCase):
         uuids = [self.save(node='one'), self.save(node='two')]
         self.assertEqual(uuids, [row.uuid for row in self.rows()])
 
-    def test_node_that_reports_at_once_is_one(self):
+    def test_simultaneous_reports_create_a_single_node(self):
         uuids = racing.race(*[self.save] * 6)
 
         self.assertEqual(1, len(set(uuids)), uuids)
         self.assertEqual(1, len(self.read(compute_nodes.list_unmapped)))
 
-    def test_nodes_are_unmapped_until_they_are_marked(self):
+    def test_nodes_are_unmapped_until_marked(self):
         one, two = self.save('one'), self.save('two')
         self.assertEqual(['one', 'two'], self.unmapped())
 
@@ -112,7 +112,7 @@ class TestProviders(base.TestCase):
             compute_nodes.RootRow(second, 'n2', 'host', frozenset()),
         ], self.listed())
 
-    def test_node_has_the_children_that_its_agent_reported(self):
+    def test_node_has_the_children_of_its_report(self):
         children = (child_providers.Child('a', 'gpu0'),
                     child_providers.Child('b', 'gpu1', 'a'))
         self.save('n1', providers=child_providers.dump(children))
@@ -125,7 +125,7 @@ class TestProviders(base.TestCase):
 
             self.assertEqual(frozenset(), self.listed()[0].traits)
 
-    def test_nodes_that_are_gone_or_partial_are_left_out(self):
+    def test_deleted_or_partial_nodes_are_not_listed(self):
         for number, values in enumerate((
                 {'deleted': 1}, {'uuid': None}, {'host': None})):
             uuid = self.save(f'n{number}')

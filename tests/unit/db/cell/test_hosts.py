@@ -47,7 +47,7 @@ class TestSelected(following.Writing, base.TestCase):
 
         self.assertEqual(([], []), self.found([uuid], ['a']))
 
-    def test_beats_are_those_of_nodes_that_have_a_service(self):
+    def test_heartbeats_are_of_nodes_with_a_service(self):
         uuids = {self.save('a', node, 8) for node in ('one', 'two')}
         self.save('b', 'three', 8)
         self.report('a')
@@ -70,7 +70,7 @@ class TestChanges(following.Tests, base.TestCase):
         return ([row.hypervisor_hostname for row in changes.nodes],
                 [row.host for row in changes.services])
 
-    def test_first_reading_has_all_hosts_and_later_ones_changes(self):
+    def test_first_read_returns_all_hosts_and_later_reads_changes(self):
         self.save('a', 'one', 8)
         self.save('b', 'two', 8)
         self.report('b')
@@ -160,7 +160,7 @@ class TestChanges(following.Tests, base.TestCase):
         self.assertEqual(
             ['a'], self.read(services.list_hosts, services.COMPUTE))
 
-    def test_services_of_other_kinds_are_left_out(self):
+    def test_services_of_other_binaries_are_not_read(self):
         self.poll()
         self.write(services.report, samples.uuids(1)[0], 'a',
                    'nova-conductor', 'conductor', samples.NOW)
@@ -168,7 +168,7 @@ class TestChanges(following.Tests, base.TestCase):
         self.assertEqual(([], []), self.poll())
         self.assertEqual([], self.read(hosts.changes).services)
 
-    def test_children_go_with_their_node(self):
+    def test_children_are_deleted_with_their_node(self):
         one, two, child = samples.uuids(3)
         text = child_providers.dump([child_providers.Child(child, 'gpu0')])
         for uuid, node, text in (one, 'one', text), (two, 'two', None):
@@ -209,7 +209,7 @@ class TestChanges(following.Tests, base.TestCase):
         self.assertEqual(0, back.deleted)
         self.assertEqual(['a'], list(self.follower.services))
 
-    def test_token_of_another_database_tells_everything(self):
+    def test_token_of_another_database_returns_all_hosts(self):
         self.save('a', 'one', 8)
         self.report('b')
         token = self.read(hosts.changes).token
@@ -285,7 +285,7 @@ class TestCost(following.Writing, base.TestCase):
 
 class TestChangesMeanwhile(following.Writing, base.TestCase):
 
-    def test_nothing_is_missed_between_one_reading_and_the_next(self):
+    def test_follower_misses_no_change_made_between_its_statements(self):
         numbers = itertools.count()
 
         def report():

@@ -32,14 +32,14 @@ class TestBelongings(base.TestCase):
                 objects.BlockDeviceMapping(
                     uuid=samples.uuids(1)[0], instance_uuid=uuid)]))
 
-    def there(self):
+    def owners(self):
         """Return who has tags, and who has block devices."""
         return (set(self.read(instance_children.get_tags, self.uuids)),
                 set(self.read(
                     instance_children.get_block_devices, self.uuids)))
 
-    def test_they_come_with_the_rows(self):
-        self.assertEqual(({*self.uuids}, {*self.uuids}), self.there())
+    def test_children_are_created_with_their_rows(self):
+        self.assertEqual(({*self.uuids}, {*self.uuids}), self.owners())
 
     def test_request_may_have_none(self):
         uuid, = self.write(instances.create, [
@@ -64,21 +64,21 @@ class TestBelongings(base.TestCase):
         self.assertEqual({self.one: ['c'], self.other: ['a', 'b']},
                          self.read(instance_children.get_tags, self.uuids))
 
-    def test_row_that_is_deleted_gets_no_tags_any_more(self):
+    def test_deleted_row_gets_no_tags(self):
         self.write(instances.delete, self.one, samples.NOW)
 
         self.write(instances.correct, self.requests[0], samples.LATER)
 
-        self.assertEqual(({self.other}, {self.other}), self.there())
+        self.assertEqual(({self.other}, {self.other}), self.owners())
 
-    def test_they_go_with_the_rows(self):
+    def test_children_are_purged_with_their_rows(self):
         self.write(
             instance_history.create_failed, self.uuids, 'create', 'event',
             context.admin(), samples.NOW, KeyError('x'), 'h')
 
         self.write(instances.purge, [self.one])
 
-        self.assertEqual(({self.other}, {self.other}), self.there())
+        self.assertEqual(({self.other}, {self.other}), self.owners())
         for table in (models.instance_actions_events, models.tags,
                       models.block_device_mapping, models.instances):
             left = self.read(lambda connection: connection.scalar(sa.select(
@@ -89,7 +89,7 @@ class TestBelongings(base.TestCase):
 
 class TestTags(base.TestCase):
 
-    def test_tags_are_read_sorted_by_their_server(self):
+    def test_tags_are_read_sorted_per_server(self):
         one, other, untagged = samples.uuids(3)
 
         self.write(instance_children.create_tags,
@@ -102,7 +102,7 @@ class TestTags(base.TestCase):
         self.assertEqual({other: ['a']}, self.read(
             instance_children.get_tags, [other]))
 
-    def test_tag_that_is_there_already_stays_once(self):
+    def test_duplicate_tag_is_stored_once(self):
         [uuid] = samples.uuids(1)
 
         for _ in range(2):
@@ -111,7 +111,7 @@ class TestTags(base.TestCase):
         self.assertEqual({uuid: ['a', 'b']}, self.read(
             instance_children.get_tags, [uuid]))
 
-    def test_tags_are_removed_from_these_servers_only(self):
+    def test_tags_of_another_server_are_kept(self):
         one, other = uuids = samples.uuids(2)
         self.write(instance_children.create_tags, dict.fromkeys(uuids, ['a']))
 
@@ -139,7 +139,7 @@ class TestBlockDevices(base.TestCase):
         return objects.BlockDeviceMapping(
             uuid=samples.uuids(1)[0], instance_uuid=uuid, **fields)
 
-    def test_devices_are_as_they_were_asked_for_and_in_order(self):
+    def test_devices_are_stored_as_requested_and_in_order(self):
         one, other = self.uuids
         root = self.device(
             one, source_type='image', destination_type='volume',
@@ -164,7 +164,7 @@ class TestBlockDevices(base.TestCase):
         self.assertEqual({}, self.read(
             instance_children.get_block_devices, self.uuids))
 
-    def test_those_of_a_deleted_server_are_marked(self):
+    def test_devices_of_a_deleted_server_are_marked(self):
         one, other = self.uuids
         self.create(self.device(one), self.device(other))
 
@@ -205,7 +205,7 @@ class TestImageProperties(base.TestCase):
             [('m', 'os_distro', 'y', 1), ('n', 'hw_vif_model', 'e1000', 2),
              ('n', 'os_distro', 'x', 3)], self.count())
 
-    def test_values_are_texts_that_fit(self):
+    def test_values_are_shortened_texts(self):
         self.create({'a': True, 'b': 7, 'c': ['x'], 'd': 'x' * 300,
                      'n' * 249: 'fits', 'n' * 250: 'is left out'})
 
@@ -214,7 +214,7 @@ class TestImageProperties(base.TestCase):
              ('n', 'd', 'x' * 255, 1), ('n', 'n' * 249, 'fits', 1)],
             self.count())
 
-    def test_rows_of_nova_that_are_no_properties_are_left_out(self):
+    def test_rows_of_nova_other_than_properties_are_not_counted(self):
         [uuid] = self.create({'os_distro': 'x'})
         self.write(lambda connection: connection.execute(
             sa.insert(models.instance_system_metadata), [
@@ -226,7 +226,7 @@ class TestImageProperties(base.TestCase):
 
         self.assertEqual([('n', 'os_distro', 'x', 1)], self.count())
 
-    def test_server_that_is_to_leave_no_trace_leaves_none(self):
+    def test_purged_server_has_no_properties(self):
         self.write(instances.purge, self.create({'os_distro': 'x'}))
 
         self.assertEqual([], self.read(lambda connection: connection.execute(

@@ -45,7 +45,7 @@ class TestInstanceActions(base.TestCase):
             self.assertEqual((samples.NOW, None, None),
                              (row.start_time, row.finish_time, row.message))
 
-    def test_action_that_failed_is_over(self):
+    def test_failed_action_is_finished(self):
         row, = self.record(self.servers(1), message='Error')
 
         self.assertEqual((samples.NOW, 'Error'),
@@ -62,7 +62,7 @@ class TestInstanceActions(base.TestCase):
             instance_history.create_failed, uuids, 'create', 'event',
             context.admin(), samples.NOW, reason, 'conductor')
 
-    def test_action_that_failed_says_where_and_why(self):
+    def test_failed_action_records_the_host_and_the_error(self):
         uuids = self.servers(2)
 
         self.fail(uuids, exception.NoValidHost(reason='None is up.'))
@@ -97,7 +97,7 @@ class TestInstanceActions(base.TestCase):
 
         self.assertEqual(2, len({row.action_id for row in self.events()}))
 
-    def test_action_that_ends_has_a_last_event(self):
+    def test_finished_action_has_a_last_event(self):
         uuids = self.servers(3)
         self.record(uuids)
         self.write(
@@ -160,7 +160,7 @@ class TestInstanceFaults(base.TestCase):
         return self.read(lambda connection: connection.execute(
             sa.select(faults).order_by(faults.c.id.desc())).first())
 
-    def test_error_that_is_meant_for_users_is_quoted(self):
+    def test_error_for_users_is_quoted(self):
         row = self.record(exception.NoValidHost(reason='No room.'))
 
         self.assertEqual(
@@ -192,7 +192,7 @@ class TestInstanceFaults(base.TestCase):
         self.assertEqual('KeyError: Remote error: KeyError x\nNone.',
                          row.details)
 
-    def test_other_errors_tell_users_only_their_kind_in_words(self):
+    def test_internal_error_is_shown_to_users_as_its_kind(self):
         for reason, said in (
                 (exception.HostMappingNotFound(host='secret-host'),
                  'the selected host no longer exists'),
@@ -225,7 +225,7 @@ class TestInstanceFaults(base.TestCase):
             self.assertEqual(expected, self.read(
                 instance_history.latest, [uuid])[uuid])
 
-    def test_code_is_that_of_the_error(self):
+    def test_code_is_the_code_of_the_error(self):
         self.assertEqual(
             404, self.record(exception.HostMappingNotFound(host='h')).code)
 
@@ -241,7 +241,7 @@ class TestInstanceFaults(base.TestCase):
         self.assertEqual(instance_history.MESSAGE_MAX, len(row.message))
         self.assertTrue(row.details.endswith('é' * 1000))
 
-    def test_characters_that_no_database_keeps_are_replaced(self):
+    def test_unstorable_characters_are_replaced(self):
         row = self.record(exception.NoValidHost(reason='a\0b\ud800c'))
 
         self.assertEqual('No valid host was found. ab?c', row.message)

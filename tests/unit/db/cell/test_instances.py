@@ -32,7 +32,7 @@ class InstanceCase(base.TestCase):
             [samples.instance(uuid, **fields) for uuid in uuids], samples.NOW,
             dict.fromkeys(uuids, images))
 
-    def one(self, **fields):
+    def create_server(self, **fields):
         uuid, = self.create(*samples.uuids(1), **fields)
         return uuid
 
@@ -51,8 +51,8 @@ class InstanceCase(base.TestCase):
 
 class TestCreate(InstanceCase):
 
-    def test_server_is_as_it_was_created(self):
-        uuid = self.one(
+    def test_server_is_stored_as_created(self):
+        uuid = self.create_server(
             display_name='mine', image_ref='image', launch_index=2,
             power_state=0, host='h', node='n', availability_zone='az',
             reservation_id='r-1', instance_type_id=3, build_attempts=1,
@@ -73,7 +73,7 @@ class TestCreate(InstanceCase):
                 ('launched_at', samples.LATER)):
             self.assertEqual(value, getattr(instance, name), name)
 
-    def test_fields_that_are_not_set_are_empty(self):
+    def test_unset_fields_are_empty(self):
         uuid, = samples.uuids(1)
         self.write(instances.create, [objects.Instance(
             uuid=uuid, flavor=samples.flavor())], samples.LATER)
@@ -84,15 +84,15 @@ class TestCreate(InstanceCase):
         self.assertEqual(0, instance.build_attempts)
         self.assertEqual(samples.LATER, instance.created_at)
 
-    def test_flavor_is_kept_beside_it(self):
-        self.one(flavor=samples.flavor(name='large'))
+    def test_flavor_is_stored_with_the_server(self):
+        self.create_server(flavor=samples.flavor(name='large'))
 
         row, = self.read(lambda connection: connection.execute(
             sa.select(models.instance_extra.c.flavor)).all())
 
         self.assertIn('"name": "large"', row.flavor)
 
-    def test_creating_again_changes_nothing(self):
+    def test_repeated_creation_changes_no_row(self):
         uuids = samples.uuids(2)
         self.assertEqual(uuids[:1], self.create(uuids[0]))
         self.write(samples.put, uuids[0], {'vm_state': 'active'})
@@ -104,7 +104,7 @@ class TestCreate(InstanceCase):
         self.assertEqual([2, 2, 0, 0], self.count())
 
     def test_deleted_server_is_not_created_again(self):
-        uuid = self.one()
+        uuid = self.create_server()
         self.write(instances.delete, uuid, samples.LATER)
 
         self.assertEqual([], self.create(uuid))
@@ -117,7 +117,7 @@ class TestCreate(InstanceCase):
         self.assertEqual(uuids, self.create(*uuids))
         self.assertEqual([], self.create())
 
-    def test_exactly_one_of_several_creates_a_server(self):
+    def test_server_is_created_by_a_single_caller_in_a_race(self):
         uuids = samples.uuids(10)
 
         told = racing.race(*[lambda: self.create(*uuids)] * 3,
@@ -129,17 +129,17 @@ class TestCreate(InstanceCase):
 
 class TestRead(InstanceCase):
 
-    def test_server_that_is_not_there_is_none(self):
+    def test_unknown_server_is_none(self):
         self.assertIsNone(self.get(samples.uuids(1)[0]))
 
-    def test_servers_of_a_host_that_are_alike_are_counted(self):
+    def test_servers_of_a_host_are_counted_by_state(self):
         for count, fields in (
                 (2, {'host': 'a', 'node': 'n', 'task_state': None}),
                 (1, {'host': 'a', 'node': 'n', 'task_state': 'spawning'}),
                 (1, {'host': 'a', 'node': None, 'project_id': 'other'}),
                 (1, {'host': 'b', 'node': 'n'}), (1, {})):
             self.create(*samples.uuids(count), **fields)
-        gone = self.one(host='a', node='n')
+        gone = self.create_server(host='a', node='n')
         self.write(instances.delete, gone, samples.LATER)
 
         self.assertEqual(
@@ -152,7 +152,7 @@ class TestRead(InstanceCase):
         def count():
             return self.read(instances.count_states, 'a')
 
-        uuid = self.one(host='a')
+        uuid = self.create_server(host='a')
         before = count()
         self.assertEqual(before, count())
 
@@ -162,13 +162,13 @@ class TestRead(InstanceCase):
         self.assertNotEqual(before, changed)
 
         self.write(instances.delete, uuid, samples.LATER)
-        self.one(host='a')
+        self.create_server(host='a')
         self.assertEqual(1, count()[0].servers)
         self.assertEqual(before[0].updated_at, count()[0].updated_at)
         self.assertNotEqual(before, count())
 
     def test_properties_of_an_image_go_with_the_image(self):
-        uuid = self.one(host='a', images={'os_distro': 'x'})
+        uuid = self.create_server(host='a', images={'os_distro': 'x'})
         self.assertEqual(
             1, len(self.read(instance_children.count_image_properties, 'a')))
 
@@ -187,8 +187,8 @@ class TestRead(InstanceCase):
 
 class TestUpdate(InstanceCase):
 
-    def test_server_is_changed_if_it_is_as_expected(self):
-        uuid = self.one(host=None)
+    def test_server_in_the_expected_state_is_updated(self):
+        uuid = self.create_server(host=None)
 
         self.assertTrue(self.update(
             uuid, {'host': 'h', 'node': 'n'}, host=None,
@@ -197,8 +197,8 @@ class TestUpdate(InstanceCase):
         instance = self.get(uuid)
         self.assertEqual(('h', 'n'), (instance.host, instance.node))
 
-    def test_server_is_left_if_it_is_not_as_expected(self):
-        uuid = self.one(host='h', task_state=None)
+    def test_server_in_another_state_is_not_updated(self):
+        uuid = self.create_server(host='h', task_state=None)
 
         for expected in (
                 {'host': None}, {'host': 'other'}, {'host': ('x', None)},
@@ -214,14 +214,14 @@ class TestUpdate(InstanceCase):
         self.assertEqual('m', self.get(uuid).node)
 
     def test_deleted_or_unknown_server_is_not_changed(self):
-        uuid = self.one()
+        uuid = self.create_server()
         self.write(instances.delete, uuid, samples.LATER)
 
         for missing in uuid, *samples.uuids(1):
             self.assertFalse(self.update(missing, {'node': 'n'}))
 
-    def test_exactly_one_of_several_takes_a_server(self):
-        uuid = self.one(host=None)
+    def test_server_is_updated_by_a_single_caller_in_a_race(self):
+        uuid = self.create_server(host=None)
 
         taken = racing.race(*[
             lambda host=host: self.update(uuid, {'host': host}, host=None)
@@ -231,7 +231,7 @@ class TestUpdate(InstanceCase):
         self.assertEqual('abcdef'[taken.index(True)], self.get(uuid).host)
 
     def test_a_state_is_not_changed_by_the_way(self):
-        uuid = self.one()
+        uuid = self.create_server()
 
         for name in 'vm_state', 'task_state', 'deleted':
             self.assertRaises(ValueError, self.update, uuid, {name: 'active'})
@@ -248,12 +248,12 @@ class TestTransit(InstanceCase):
         instance = self.get(uuid)
         return states.State(instance.vm_state, instance.task_state)
 
-    def test_each_transition_is_made_from_where_it_may_begin_only(self):
+    def test_transition_is_made_only_from_its_begin_states(self):
         known = {each for transition in states.TRANSITIONS.values()
                  for each in (transition.before or ())}
         for name, transition in states.TRANSITIONS.items():
             for before in known:
-                uuid = self.one(**before._asdict())
+                uuid = self.create_server(**before._asdict())
                 allowed = (transition.before is None
                            or before in transition.before)
 
@@ -265,7 +265,7 @@ class TestTransit(InstanceCase):
                     if allowed else before, self.state(uuid))
 
     def test_more_is_set_and_may_be_expected(self):
-        uuid = self.one(build_attempts=1)
+        uuid = self.create_server(build_attempts=1)
 
         self.assertFalse(self.transit(
             uuid, 'begin', {'host': 'h'}, build_attempts=2))
@@ -274,8 +274,8 @@ class TestTransit(InstanceCase):
 
         self.assertEqual('h', self.get(uuid).host)
 
-    def test_exactly_one_of_several_takes_a_server_on(self):
-        uuid = self.one()
+    def test_transition_is_made_by_a_single_caller_in_a_race(self):
+        uuid = self.create_server()
 
         taken = racing.race(*[
             lambda host=host: self.transit(uuid, 'begin', {'host': host})
@@ -293,7 +293,7 @@ class TestFail(InstanceCase):
             'conductor', samples.LATER, 'event', **expected)
 
     def test_server_in_error_has_a_fault_and_no_host(self):
-        uuid = self.one(host='h', node='n')
+        uuid = self.create_server(host='h', node='n')
 
         self.assertTrue(self.fail_server(uuid, host='h'))
 
@@ -306,8 +306,8 @@ class TestFail(InstanceCase):
             {uuid: 'No valid host was found. None.'},
             self.read(instance_history.latest, [uuid]))
 
-    def test_server_that_is_not_as_expected_has_no_fault(self):
-        uuid = self.one(host='h')
+    def test_server_in_another_state_gets_no_fault(self):
+        uuid = self.create_server(host='h')
 
         self.assertFalse(self.fail_server(uuid, host=None))
 
@@ -318,8 +318,8 @@ class TestFail(InstanceCase):
 class TestDelete(InstanceCase):
 
     def test_deleted_server_stays_as_a_marked_row(self):
-        self.one()
-        uuid = self.one()
+        self.create_server()
+        uuid = self.create_server()
 
         self.assertTrue(self.write(instances.delete, uuid, samples.LATER))
 
@@ -332,8 +332,8 @@ class TestDelete(InstanceCase):
                          (row.deleted_at, row.terminated_at))
         self.assertIsNone(self.get(uuid))
 
-    def test_server_is_deleted_once_and_if_it_is_as_expected(self):
-        uuid = self.one(host='h')
+    def test_server_in_the_expected_state_is_deleted_once(self):
+        uuid = self.create_server(host='h')
 
         def delete(**expected):
             return self.write(
@@ -347,7 +347,7 @@ class TestDelete(InstanceCase):
 
 class TestPurge(InstanceCase):
 
-    def test_no_trace_is_left(self):
+    def test_purged_server_has_no_rows(self):
         uuids = self.create(*samples.uuids(3))
         for uuid in uuids:
             self.write(instance_history.record, uuid, KeyError('x'), 'h',
@@ -400,7 +400,7 @@ class TestTransitAll(base.TestCase):
         return [(row.vm_state, row.task_state, row.host) for row in (
             rows[uuid] for uuid in uuids)]
 
-    def test_each_transition_is_made_from_where_it_may_begin_only(self):
+    def test_transition_is_made_only_from_its_begin_states(self):
         known = sorted({each for transition in states.TRANSITIONS.values()
                         for each in (transition.before or ())}, key=str)
         for name, transition in states.TRANSITIONS.items():
@@ -445,7 +445,7 @@ class TestTransitAll(base.TestCase):
         self.assertEqual({second}, self.transit(
             begin(first, build_attempts=2), begin(second, build_attempts=1)))
 
-    def test_servers_that_are_deleted_or_unknown_go_nowhere(self):
+    def test_deleted_or_unknown_servers_make_no_transition(self):
         gone, there = self.create(2)
         self.write(instances.delete, gone, samples.NOW)
         [unknown] = samples.uuids(1)
@@ -469,7 +469,7 @@ class TestTransitAll(base.TestCase):
             sa.select(models.build_casts.c.instance_uuid)).scalars().all())
         self.assertEqual(set(others), set(left))
 
-    def test_exactly_one_of_several_takes_each_server_on(self):
+    def test_servers_make_a_transition_once_in_a_race(self):
         uuids = self.create(20)
 
         taken = racing.race(*(
@@ -485,7 +485,7 @@ class TestTransitAll(base.TestCase):
 class TestDialects(base.TestCase):
     """What other databases are told; SQLite stands for none of them."""
 
-    def said(self, url):
+    def sent(self, url):
         """Return the statements, and who is said to have gone.
 
         Of the three servers the third is not as expected.
@@ -514,15 +514,15 @@ class TestDialects(base.TestCase):
 
     def test_postgresql_locks_in_order_and_returns_missing_rows(self):
         for driver in 'psycopg2', 'psycopg':
-            locked, changed = self.said(f'postgresql+{driver}://')
+            locked, changed = self.sent(f'postgresql+{driver}://')
 
             self.assertTrue(locked.endswith(
                 'ORDER BY instances.uuid FOR UPDATE'), locked)
             self.assertIn('UPDATE instances SET', changed)
             self.assertIn('RETURNING instances.uuid', changed)
 
-    def test_mysql_locks_in_order_and_takes_one_by_one(self):
-        locked, *changed = self.said('mysql+pymysql://')
+    def test_mysql_locks_in_order_and_updates_rows_singly(self):
+        locked, *changed = self.sent('mysql+pymysql://')
 
         self.assertTrue(locked.endswith(
             'ORDER BY instances.uuid FOR UPDATE'), locked)

@@ -32,7 +32,7 @@ class TestNetworks(base.TestCase):
         with self.cell.writer() as connection:
             networks.forget(connection, uuid, samples.LATER)
 
-    def test_server_has_none_until_its_row_says_so(self):
+    def test_server_has_no_networks_until_its_row_records_networks(self):
         with self.cell.writer() as connection:
             [uuid] = samples.uuids(1)
             self.assertFalse(networks.is_allocated(connection, uuid))
@@ -43,7 +43,7 @@ class TestNetworks(base.TestCase):
                              samples.NOW)
             self.assertTrue(networks.is_allocated(connection, uuid))
 
-    def test_those_that_ended_are_to_be_freed(self):
+    def test_networks_of_deleted_and_failed_servers_are_listed(self):
         deleted = self.make(deleted=1, vm_state='deleted', host='host1')
         failed = self.make(vm_state='error', task_state=None)
         for values in ({}, {'task_state': 'spawning', 'host': 'host1'},
@@ -56,7 +56,7 @@ class TestNetworks(base.TestCase):
 
         self.assertEqual(sorted([deleted, failed]), self.to_free())
 
-    def test_they_come_in_pages(self):
+    def test_servers_are_listed_in_pages(self):
         wanted = sorted(self.make(vm_state='error') for _ in range(5))
 
         self.assertEqual(wanted[:2], self.to_free(2))
@@ -69,7 +69,7 @@ class TestNetworks(base.TestCase):
             self.forget(uuid)
             self.assertEqual([], self.to_free())
 
-    def test_server_that_goes_on_keeps_its_networks(self):
+    def test_active_server_keeps_its_networks(self):
         uuid = self.make(vm_state='active', host='host1')
 
         self.forget(uuid)

@@ -27,7 +27,7 @@ class TestOnHost(base.TestCase):
                         samples.NOW)
         return uuid
 
-    def ask(self, query, *more):
+    def read(self, query, *more):
         with self.database.reader() as connection:
             return query(connection, 'host1', *more)
 
@@ -48,17 +48,17 @@ class TestOnHost(base.TestCase):
         made = self.make_all()
 
         self.assertEqual(
-            [made['spawning']], self.ask(on_host.list_building))
+            [made['spawning']], self.read(on_host.list_building))
         self.assertEqual(
-            [made['deleting']], self.ask(on_host.list_deleting))
+            [made['deleting']], self.read(on_host.list_deleting))
 
     def fates(self, uuids, host_id=None, spawned_at=samples.NOW,
               arrived=None):
-        return {record.uuid: record.fate.name for record in self.ask(
+        return {record.uuid: record.fate.name for record in self.read(
             on_host.explain, host_id, dict.fromkeys(uuids, spawned_at),
             dict.fromkeys(uuids, arrived))}
 
-    def test_guest_is_lost_if_it_was_deleted_here_alone(self):
+    def test_guest_is_lost_only_after_deletion_on_this_host(self):
         made = self.make_all()
         [unknown] = samples.uuids(1)
 
@@ -85,7 +85,7 @@ class TestOnHost(base.TestCase):
         self.move(uuid, **values)
         self.assertEqual({uuid: fate}, self.fates([uuid], of))
 
-    def test_guest_is_lost_by_a_newer_move_that_is_finished(self):
+    def test_guest_is_lost_by_a_newer_finished_move(self):
         for kind in 'evacuation', 'migration', 'shelve':
             for status in 'finished', 'done':
                 self.check('LOST', migration_type=kind, status=status)
@@ -100,7 +100,7 @@ class TestOnHost(base.TestCase):
         # An older release has recorded the name alone.
         self.check('LOST', 'one')
 
-    def test_build_that_is_given_up_is_bound_to_the_uuid_of_the_host(self):
+    def test_failed_build_is_bound_to_the_uuid_of_the_host(self):
         for kept, former, host_id, fate in (
                 ('one', 'host1', 'one', 'LOST'),
                 # The host was renamed, or another one has its name.
@@ -140,7 +140,7 @@ class TestOnHost(base.TestCase):
             services.set_guests(connection, host, on_host.dump(
                 [], missing, samples.NOW + datetime.timedelta(seconds=age_s)))
 
-    def test_guest_of_an_aborted_move_is_lost_if_the_source_has_one(self):
+    def test_guest_of_an_aborted_move_is_lost_if_the_source_reported(self):
         aborted = {'status': 'error', 'source_compute': 'host2',
                    'dest_compute': 'host1'}
         during = {'age_s': -1, 'took_s': 2, **aborted}
@@ -153,14 +153,14 @@ class TestOnHost(base.TestCase):
         self.check('ELSEWHERE', age_s=-2, took_s=1, **aborted)
         self.check('ELSEWHERE', age_s=1, **aborted)
 
-    def test_guest_that_has_arrived_is_not_lost_by_the_abort(self):
+    def test_arrived_guest_of_an_aborted_move_is_not_lost(self):
         uuid = self.make(host='host2', vm_state='active', task_state=None)
         self.move(uuid, age_s=-1, took_s=2, status='error',
                   source_compute='host2', dest_compute='host1')
         self.report('host2', 2)
         for arrived, fate in ((True, 'ELSEWHERE'), (False, 'LOST')):
-            [found] = self.ask(on_host.explain, None, {uuid: samples.NOW},
-                               {uuid: arrived})
+            [found] = self.read(on_host.explain, None, {uuid: samples.NOW},
+                                {uuid: arrived})
             self.assertEqual(fate, found.fate.name)
 
     def test_guest_of_an_aborted_move_stays_if_the_source_has_none(self):
@@ -191,7 +191,7 @@ class TestOnHost(base.TestCase):
         self.assertEqual({uuid: 'ELSEWHERE'},
                          self.fates([uuid], spawned_at=None))
 
-    def test_reported_guests_are_read_as_they_were_written(self):
+    def test_reported_guests_are_read_as_written(self):
         records = [on_host.GuestRecord('a', on_host.Fate.ELSEWHERE, 'host2'),
                    on_host.GuestRecord('b', on_host.Fate.UNKNOWN)]
 

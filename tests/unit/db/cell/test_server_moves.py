@@ -33,13 +33,13 @@ class TestMigrations(base.TestCase):
     def get(self, uuid='move1'):
         return self.read(server_moves.get, uuid)
 
-    def test_move_is_kept_as_it_is(self):
+    def test_move_is_stored_as_created(self):
         move = self.create(1, source_compute='a1', source_node='n1')
 
         self.assertEqual(move, self.get())
         self.assertIsNone(self.get('move2'))
 
-    def test_move_goes_on_from_where_it_is_only(self):
+    def test_move_advances_only_from_the_expected_status(self):
         self.create(1)
         self.assertFalse(self.write(
             server_moves.advance, 'move1', [server_moves.PREPARING], 'done',
@@ -68,7 +68,7 @@ class TestMigrations(base.TestCase):
                 self.write(server_moves.advance, found.uuid, [status], 'done',
                            samples.NOW)
 
-    def test_old_ones_that_go_on_are_listed_the_oldest_first(self):
+    def test_unfinished_moves_are_listed_oldest_first(self):
         late = samples.NOW + SECOND
         for number, (at, status) in enumerate((
                 (samples.NOW, server_moves.MIGRATING),
@@ -86,7 +86,7 @@ class TestMigrations(base.TestCase):
             each.uuid for each in
             self.read(server_moves.list_before, late, 1)])
 
-    def test_of_several_that_wait_once_more_one_does(self):
+    def test_move_is_touched_by_a_single_caller(self):
         self.create(1, status=server_moves.FINISHED)
         late = samples.NOW + SECOND
 

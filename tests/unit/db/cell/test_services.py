@@ -52,7 +52,7 @@ class TestServices(base.TestCase):
         return {(row.host, row.binary): row.state
                 for row in self.read(services.list_all, seen)}
 
-    def test_state_is_that_of_the_last_report_or_of_the_stop(self):
+    def test_state_follows_the_last_report_or_the_stop(self):
         self.report('old')
         self.report('new', now=samples.LATER)
         self.report('forced', now=samples.LATER)
@@ -86,7 +86,7 @@ class TestServices(base.TestCase):
              (services.CONDUCTOR, 'down'): 1},
             self.read(services.count, samples.NOW))
 
-    def test_service_that_is_up_is_not_deleted(self):
+    def test_service_in_state_up_is_not_deleted(self):
         self.report('a', services.CONDUCTOR, 'conductor', samples.LATER)
         self.report('a', now=samples.LATER)
         delete = (services.delete, 'a', services.CONDUCTOR, samples.LATER)
@@ -105,7 +105,7 @@ class TestServices(base.TestCase):
 
             self.assertEqual([version], [row.version for row in self.rows()])
 
-    def test_lowest_version_is_that_of_any_host(self):
+    def test_lowest_version_is_of_any_compute_host(self):
         self.assertIsNone(self.lowest())
         for host, version in ('a', 4), ('b', 3), ('c', 5):
             self.report(host, version=version)
@@ -113,14 +113,14 @@ class TestServices(base.TestCase):
 
         self.assertEqual(3, self.lowest())
 
-    def test_services_that_do_not_tell_their_versions_do_not_count(self):
+    def test_services_without_a_version_do_not_count(self):
         self.report('a')
         self.assertIsNone(self.lowest())
         self.report('b', version=2)
 
         self.assertEqual(2, self.lowest())
 
-    def test_services_that_are_gone_do_not_count(self):
+    def test_deleted_services_do_not_count(self):
         for host, version in ('deleted', 1), ('down', 2), ('here', 3):
             self.report(host, version=version)
         self.write(hosts.delete, 'deleted', samples.NOW)
@@ -186,7 +186,7 @@ class TestServices(base.TestCase):
             self.assertIn("Host 'host' has no service nova-compute",
                           str(error))
 
-    def test_hosts_and_binaries_are_services_of_their_own(self):
+    def test_host_and_binary_identify_a_service(self):
         self.report()
         self.report('other')
         self.report(binary='nova-conductor', topic='conductor')
@@ -203,7 +203,7 @@ class TestServices(base.TestCase):
             ['host', 'other'],
             self.read(services.list_hosts, services.COMPUTE))
 
-    def test_service_that_was_deleted_is_new_again(self):
+    def test_deleted_service_is_created_by_the_next_report(self):
         self.report()
         self.write(hosts.delete, 'host', samples.NOW)
 
@@ -213,6 +213,6 @@ class TestServices(base.TestCase):
         self.assertEqual((gone.id, 0), (gone.deleted, back.deleted))
         self.assertNotEqual(gone.uuid, back.uuid)
 
-    def test_service_that_reports_at_once_is_one(self):
+    def test_simultaneous_reports_create_a_single_service(self):
         self.assertEqual([None] * 6, racing.race(*[self.report] * 6))
         self.assertEqual(1, len(self.rows()))

@@ -22,7 +22,7 @@ class TestAllowed(base.TestCase):
                 (states.ACTIVE, states.ACTIVE)):
             self.assertTrue(states.is_allowed(before, after), (before, after))
 
-    def test_nothing_comes_back_or_goes_a_way_round(self):
+    def test_states_are_not_skipped_or_reversed(self):
         for before, after in (
                 (None, states.ACTIVE), (None, states.SPAWNING),
                 (states.SCHEDULING, states.ACTIVE),
@@ -36,7 +36,7 @@ class TestAllowed(base.TestCase):
             self.assertFalse(
                 states.is_allowed(before, after), (before, after))
 
-    def test_every_state_can_be_reached_and_left(self):
+    def test_each_state_has_transitions_to_and_from_other_states(self):
         befores = {state for each in states.TRANSITIONS.values()
                    for state in each.before or ()
                    if state.task_state not in states.NOVA_TASKS}
