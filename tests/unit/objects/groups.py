@@ -39,8 +39,8 @@ def made(draw, **more):
     return tuple(groups)
 
 
-def asked(extra_specs=None, requested=None, level=None):
-    """Return what a request asks for."""
+def parse(extra_specs=None, requested=None, level=None):
+    """Return the groups of resources that a request demands."""
     more = {} if level is None else {'request_level_params': level}
     return builders.request(
         extra_specs=extra_specs or {}, requested_resources=requested,
@@ -73,7 +73,7 @@ class TestCase(base.TestCase):
     def refused(self, *args, **kwargs):
         """Return the field and what was expected, of what is refused."""
         error = self.assertRaises(
-            exception.InvalidField, asked, *args, **kwargs)
+            exception.InvalidField, parse, *args, **kwargs)
         self.assertTrue(str(error).isprintable(), str(error))
         self.assertLess(len(str(error)), 300)
         return f'{error.where}.{error.field}', error.kwargs.get('expected')

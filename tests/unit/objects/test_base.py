@@ -34,7 +34,7 @@ class TestEnvelope(base.TestCase):
     def test_empty_list_is_read(self):
         self.assertEqual([], list(read(wire.EMPTY_LIST)))
 
-    def test_changes_name_no_field_that_is_not_sent(self):
+    def test_changes_list_only_sent_fields(self):
         spec = read(wire.REQUEST_SPEC)
         spec.num_instances = 3
 
@@ -52,7 +52,7 @@ class TestTolerance(base.TestCase):
                         for key, value in envelope.items()})
         return changed
 
-    def test_unknown_fields_are_left_out(self):
+    def test_unknown_fields_are_ignored(self):
         sample = self.changed(wire.SELECTION, changes=['nodename', 'newer'])
         sample['nova_object.data']['newer'] = {'a': [1]}
 
@@ -103,7 +103,7 @@ class TestTolerance(base.TestCase):
             self.assertRaises(
                 ovo_exception.UnsupportedObjectError, read, sample)
 
-    def test_objects_that_are_not_known_are_passed_on_unchanged(self):
+    def test_unknown_objects_are_passed_on_unchanged(self):
         sample = copy.deepcopy(wire.REQUEST_SPEC)
         untouched = copy.deepcopy(sample['nova_object.data'])
 
@@ -112,7 +112,7 @@ class TestTolerance(base.TestCase):
         for name in 'pci_requests', 'security_groups', 'request_level_params':
             self.assertEqual(untouched[name], again[name])
 
-    def test_value_of_the_wrong_kind_is_an_error_that_names_the_field(self):
+    def test_value_of_a_wrong_type_is_an_error_naming_the_field(self):
         for name, value in (('num_instances', 'many'), ('flavor', 'small'),
                             ('scheduler_hints', ['group']), ('limits', {}),
                             ('image', {'id': 'i'}), ('instance_group', []),
@@ -134,7 +134,7 @@ class TestTolerance(base.TestCase):
 
         self.assertEqual(('Flavor', 'vcpus'), (error.where, error.field))
 
-    def test_envelope_that_lacks_something_is_an_error(self):
+    def test_incomplete_envelope_is_an_error(self):
         for missing in 'name', 'namespace', 'version', 'data':
             sample = copy.deepcopy(wire.REQUEST_SPEC)
             del sample['nova_object.data']['flavor'][f'nova_object.{missing}']
@@ -154,11 +154,11 @@ class TestObject(base.TestCase):
         self.assertEqual('default', destination.get('cell', 'default'))
         self.assertIsNone(destination.get('cell'))
 
-    def test_reading_an_unset_field_loads_nothing(self):
+    def test_unset_field_is_not_loaded(self):
         self.assertRaises(
             NotImplementedError, getattr, objects.Flavor(), 'name')
 
-    def test_copy_with_other_values_leaves_the_first_as_it_is(self):
+    def test_copy_with_other_values_does_not_change_the_original(self):
         first = read(wire.SELECTION)
         first.obj_reset_changes()
         sent = first.obj_to_primitive()
@@ -173,7 +173,7 @@ class TestObject(base.TestCase):
              'nodename': 'another'},
             other.obj_to_primitive()['nova_object.data'])
 
-    def test_fields_that_were_set_have_changed(self):
+    def test_set_fields_have_changed(self):
         flavor = objects.Flavor(name='a')
         flavor.vcpus = 1
         spec = objects.RequestSpec(flavor=flavor)
@@ -191,7 +191,7 @@ class TestObject(base.TestCase):
 
         self.assertEqual({'vcpus'}, flavor.obj_what_changed())
 
-    def test_changes_are_those_that_the_envelope_lists(self):
+    def test_changes_are_read_from_the_envelope(self):
         self.assertEqual(set(), objects.Flavor.obj_from_primitive(
             objects.Flavor(name='a').obj_to_primitive()).obj_what_changed())
         sample = objects.Flavor(name='a').obj_to_primitive()
@@ -200,7 +200,7 @@ class TestObject(base.TestCase):
             {'name'}, objects.Flavor.obj_from_primitive(
                 sample).obj_what_changed())
 
-    def test_deep_copy_shares_nothing_and_has_the_same_changes(self):
+    def test_deep_copy_is_independent_and_keeps_the_changes(self):
         first = objects.Flavor(name='a', extra_specs={'b': 'c'})
         first.obj_reset_changes(['name'])
 
@@ -211,14 +211,14 @@ class TestObject(base.TestCase):
         self.assertEqual('a', other.name)
         self.assertEqual({'extra_specs'}, other.obj_what_changed())
 
-    def test_field_that_is_removed_is_not_set(self):
+    def test_deleted_field_is_not_set(self):
         flavor = objects.Flavor(name='a')
         del flavor.name
 
         self.assertFalse(flavor.obj_attr_is_set('name'))
         self.assertRaises(AttributeError, delattr, flavor, 'name')
 
-    def test_field_that_there_is_not_is_neither_set_nor_unset(self):
+    def test_query_of_an_undefined_field_is_an_error(self):
         self.assertRaises(
             AttributeError, objects.Flavor().obj_attr_is_set, 'colour')
 
@@ -233,7 +233,7 @@ class TestObject(base.TestCase):
 
 class TestRaw(base.TestCase):
 
-    def test_anything_is_kept_as_it_came(self):
+    def test_raw_value_is_kept_unchanged(self):
         for value in ({'a': [1, None]}, [], 'text', 1.5, wire.PCI_REQUESTS):
             spec = objects.RequestSpec(pci_requests=value)
 
@@ -241,7 +241,7 @@ class TestRaw(base.TestCase):
             sent = spec.obj_to_primitive()
             self.assertEqual(value, sent['nova_object.data']['pci_requests'])
 
-    def test_nothing_is_kept_where_it_may_be(self):
+    def test_null_is_kept_only_in_nullable_fields(self):
         self.assertIsNone(objects.RequestSpec(
             numa_topology=None).numa_topology)
         self.assertRaises(
@@ -290,7 +290,7 @@ class TestKinds(base.TestCase):
             for [newest, *_] in objects_base.Registry.obj_classes().values()
             for kind in newest._kinds.values()]
 
-    def test_short_way_of_reading_ends_where_the_long_one_does(self):
+    def test_short_read_equals_read_of_the_field(self):
         for obj, kind in self.kinds:
             for value in ANYTHING:
                 if type(value) in kind.plain:
@@ -303,7 +303,7 @@ class TestKinds(base.TestCase):
                                 obj, kind.name, value))),
                         short, (kind.name, value))
 
-    def test_short_way_of_taking_ends_where_the_long_one_does(self):
+    def test_short_coercion_equals_coercion_of_the_field(self):
         for obj, kind in self.kinds:
             for value in ANYTHING:
                 short = (value if type(value) in kind.plain
@@ -313,7 +313,7 @@ class TestKinds(base.TestCase):
                         outcome(kind.field.coerce, obj, kind.name, value),
                         shown(short), (kind.name, value))
 
-    def test_short_way_of_writing_ends_where_the_long_one_does(self):
+    def test_short_write_equals_write_of_the_field(self):
         for obj, kind in self.kinds:
             for value in ANYTHING:
                 kept = outcome(kind.field.coerce, obj, kind.name, value)
@@ -333,7 +333,7 @@ class TestKinds(base.TestCase):
 
             self.assertTrue(came)
 
-    def test_time_that_tells_its_zone_is_left_to_the_field(self):
+    def test_time_with_a_zone_is_read_by_the_field(self):
         kind = objects_base.kind_of('at', fields.DateTimeField())
 
         self.assertIs(

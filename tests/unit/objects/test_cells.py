@@ -49,5 +49,5 @@ class TestCellMapping(base.TestCase):
 
             self.assertNotIn(SECRET, str(error))
 
-    def test_one_that_has_nothing_yet_can_be_shown(self):
+    def test_empty_cell_mapping_has_a_representation(self):
         self.assertEqual('CellMapping(?)', repr(objects.CellMapping()))

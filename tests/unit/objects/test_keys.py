@@ -97,19 +97,19 @@ class TestValues(base.TestCase):
                     self.assertEqual(f'part.{key}', error.field)
                     self.assertLess(len(str(error)), 600)
 
-    def test_extra_specs_have_values_of_their_kind(self):
+    def test_extra_specs_of_invalid_values_are_refused(self):
         self.assertRefuses(keys.EXTRA_SPECS, EXTRA_SPECS)
 
-    def test_image_properties_have_values_of_their_kind(self):
+    def test_image_properties_of_invalid_values_are_refused(self):
         self.assertRefuses(keys.PROPERTIES, PROPERTIES)
 
     def test_metadata_has_values_of_its_kind(self):
         self.assertRefuses(keys.METADATA, METADATA)
 
-    def test_hints_have_values_of_their_kind(self):
+    def test_hints_of_invalid_values_are_refused(self):
         self.assertRefuses(keys.HINTS, HINTS)
 
-    def test_refused_key_is_shown_short_and_on_one_line(self):
+    def test_refused_key_is_shown_short_and_on_a_single_line(self):
         error = self.assertRaises(
             exception.InvalidField, keys.EXTRA_SPECS.check,
             {'trait:\n' + 'x' * 500: 'required'}, 'flavor', 'extra_specs')
@@ -166,7 +166,7 @@ class TestRequests(base.TestCase):
                 builders.request(**wishes), 'document', 'spec')
             self.assertEqual(f'spec.{field}', error.field)
 
-    def test_request_without_them_is_accepted(self):
+    def test_request_without_keys_is_accepted(self):
         keys.check_request(builders.request(), 'document', 'spec')
         keys.check_request(
             builders.request(hints={'same_host': []}), 'document', 'spec')

@@ -36,7 +36,7 @@ ANYTHING = st.recursive(
     max_leaves=5)
 
 
-def things(*names):
+def dicts_of(*names):
     """Return dicts of these names, and of others, with anything in them."""
     return ANYTHING | st.dictionaries(
         st.sampled_from(names) | st.text(), ANYTHING)
@@ -60,7 +60,7 @@ class ReadingTestCase(base.TestCase):
         self.assertTrue(error.args[0].isprintable())
 
 
-class TestWhatIsWanted(ReadingTestCase):
+class TestDemand(ReadingTestCase):
 
     def test_request_is_of_the_instance(self):
         spec = self.read()
@@ -83,7 +83,7 @@ class TestWhatIsWanted(ReadingTestCase):
         self.assertEqual(wire.without_changes(wire.FLAVOR),
                          flavor.obj_to_primitive())
 
-    def test_flavor_is_the_first_that_is_there(self):
+    def test_flavor_is_read_from_the_first_source(self):
         kept = {f'instance_type_{name}': str(FLAVOR[name]) for name in (
             'id', 'name', 'vcpus', 'memory_mb', 'root_gb', 'swap')}
         kept |= {'instance_type_vcpus': '5', 'image_os': 'x'}
@@ -111,7 +111,7 @@ class TestWhatIsWanted(ReadingTestCase):
         self.assertEqual('project', spec.project_id)
         self.assertEqual('m1', spec.flavor.name)
 
-    def test_image_is_read_as_far_as_it_can_be(self):
+    def test_image_is_read_as_far_as_possible(self):
         image = self.read({'image': IMAGE}).image
 
         self.assertEqual(
@@ -126,7 +126,7 @@ class TestWhatIsWanted(ReadingTestCase):
         self.assertEqual(wire.without_changes(wire.IMAGE),
                          wire.without_changes(image.obj_to_primitive()))
 
-    def test_old_names_of_properties_are_the_new_ones(self):
+    def test_old_names_of_properties_are_translated(self):
         for said, meant in (
                 ({'hypervisor_type': 'kvm', 'vm_mode': 'hvm'},
                  {'img_hv_type': 'kvm', 'hw_vm_mode': 'hvm'}),
@@ -190,7 +190,7 @@ class TestWhatIsWanted(ReadingTestCase):
 
 class TestWhere(ReadingTestCase):
 
-    def test_nothing_is_wished_for_by_default(self):
+    def test_default_request_has_no_destination_or_hints(self):
         for wishes in ({}, dict.fromkeys((
                 'ignore_hosts', 'retry', 'limits', 'instance_group',
                 'scheduler_hints', 'requested_destination'))):
@@ -208,7 +208,7 @@ class TestWhere(ReadingTestCase):
         self.assertEqual((['h1'], ['h2', 'h3'], []), (
             spec.ignore_hosts, spec.force_hosts, spec.force_nodes))
 
-    def test_hosts_that_were_tried_are_pairs(self):
+    def test_tried_hosts_are_pairs(self):
         retry = self.read(retry={
             'num_attempts': 2, 'hosts': [['h1', 'n1'], ['h2', None]],
             'exc': ['Traceback'], 'exc_reason': {}}).retry
@@ -217,7 +217,7 @@ class TestWhere(ReadingTestCase):
         self.assertEqual([('h1', 'n1'), ('h2', None)], [
             (node.host, node.hypervisor_hostname) for node in retry.hosts])
 
-    def test_limits_are_read_as_far_as_they_can_be(self):
+    def test_limits_are_read_as_far_as_possible(self):
         for limits, meant in (
                 ({'memory_mb': 512.5, 'vcpu': 4}, {'memory_mb': 512,
                                                    'vcpu': 4}),
@@ -244,7 +244,7 @@ class TestWhere(ReadingTestCase):
         self.assertEqual(wire.without_changes(wire.GROUP),
                          group.obj_to_primitive())
 
-    def test_sets_may_be_sets_still(self):
+    def test_sets_are_read_as_lists(self):
         group = legacy.request_spec({'instance_type': FLAVOR}, {
             **GROUP, 'group_hosts': {'h1'},
             'group_policies': {'affinity'}}).instance_group
@@ -280,7 +280,7 @@ class TestWhere(ReadingTestCase):
 
         self.assertEqual({}, spec.scheduler_hints)
 
-    def test_where_that_cannot_be_read_is_named(self):
+    def test_error_for_an_unreadable_field_names_the_field(self):
         lists = ('ignore_hosts', 'force_hosts', 'force_nodes')
         for field, wishes in (
                 *((name, {name: value}) for name in lists
@@ -316,23 +316,23 @@ class TestWhere(ReadingTestCase):
         self.assertEqual('rules.max_skew', error.field)
 
 
-class TestAnything(ReadingTestCase):
+class TestArbitraryInput(ReadingTestCase):
 
     @hypothesis.given(st.fixed_dictionaries({}, optional={
         'num_instances': ANYTHING, 'is_bfv': ANYTHING,
-        'image': things('id', 'size', 'tags', 'properties'),
-        'instance_type': things(*FLAVOR, 'projects', 'rxtx_factor'),
-        'instance_properties': things(*INSTANCE, 'system_metadata')}),
+        'image': dicts_of('id', 'size', 'tags', 'properties'),
+        'instance_type': dicts_of(*FLAVOR, 'projects', 'rxtx_factor'),
+        'instance_properties': dicts_of(*INSTANCE, 'system_metadata')}),
         st.fixed_dictionaries({}, optional={
             **dict.fromkeys(('force_hosts', 'instance_group',
                              'requested_destination'), ANYTHING),
-            'scheduler_hints': things('query'),
-            'retry': things('hosts', 'num_attempts'),
-            'limits': things(*objects.SchedulerLimits.fields),
+            'scheduler_hints': dicts_of('query'),
+            'retry': dicts_of('hosts', 'num_attempts'),
+            'limits': dicts_of(*objects.SchedulerLimits.fields),
             'group_updated': st.just(True), 'group_hosts': ANYTHING,
             'group_policies': ANYTHING, 'group_members': ANYTHING,
-            'group_rules': things('spread', 'max_skew')}))
-    def test_anything_is_read_or_refused(self, asked, wishes):
+            'group_rules': dicts_of('spread', 'max_skew')}))
+    def test_arbitrary_request_is_read_or_refused(self, asked, wishes):
         try:
             spec = self.read(asked, **wishes)
         except exception.InvalidField as exc:
@@ -473,7 +473,7 @@ SPECS = st.builds(
 UNTOLD = {'name', 'id', 'policies', 'project_id', 'user_id'}
 
 
-def told(spec):
+def comparable(spec):
     """Return what a decision may read of a request."""
     fields = spec.obj_to_primitive()['nova_object.data']
     asked = (fields.get('requested_destination') or {}).get(
@@ -489,7 +489,7 @@ def told(spec):
                             if name not in UNTOLD}}
 
 
-class TestThereAndBack(base.TestCase):
+class TestRoundTrip(base.TestCase):
 
     @hypothesis.given(SPECS)
     @hypothesis.example(builders.request(
@@ -504,6 +504,6 @@ class TestThereAndBack(base.TestCase):
         asked, wishes = wire_.deserialize_entity(None, jsonutils.loads(sent))
         back = legacy.request_spec(asked, wishes)
 
-        expected, got = told(spec), told(back)
+        expected, got = comparable(spec), comparable(back)
         # What the request does not say may be said to be nothing.
         self.assertEqual(expected, {name: got[name] for name in expected})

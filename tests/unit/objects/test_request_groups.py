@@ -16,7 +16,7 @@ from tests.unit.objects import groups
 
 PORT = groups.PORT
 
-asked, envelope = groups.asked, groups.envelope
+parse, envelope = groups.parse, groups.envelope
 near, port = groups.near, groups.port
 
 
@@ -33,14 +33,14 @@ class TestFlavors(groups.TestCase):
                                  near())):
                 self.assertIs(
                     request_groups.NO_GROUPS,
-                    asked(extra_specs, requested, level), extra_specs)
+                    parse(extra_specs, requested, level), extra_specs)
 
     def test_fields_of_a_request_may_not_be_set(self):
         self.assertIs(request_groups.NO_GROUPS,
                       builders.request().group_demand())
 
     @hypothesis.given(groups.made(), st.booleans(), st.randoms())
-    def test_groups_are_those_of_the_extra_specs(self, made, isolate, random):
+    def test_groups_are_read_from_extra_specs(self, made, isolate, random):
         specs = [('group_policy', 'isolate' if isolate else 'none')]
         for group in made:
             specs += [(f'resources{group.suffix}:{name}', f'{amount}')
@@ -51,7 +51,7 @@ class TestFlavors(groups.TestCase):
         random.shuffle(specs)
 
         self.assertEqual(
-            request_groups.GroupDemand(made, isolate), asked(dict(specs)))
+            request_groups.GroupDemand(made, isolate), parse(dict(specs)))
 
     def test_amounts_without_suffix_are_apart(self):
         request = builders.request(extra_specs={
@@ -61,8 +61,8 @@ class TestFlavors(groups.TestCase):
         self.assertEqual((('VGPU', 2),), group.resources)
         self.assertEqual(1, request.resources()['VGPU'])
 
-    def test_zero_takes_nothing(self):
-        [group] = asked({'resources1:VGPU': '0', 'resources1:VCPU': '1',
+    def test_zero_amount_is_omitted(self):
+        [group] = parse({'resources1:VGPU': '0', 'resources1:VCPU': '1',
                          'resources2:VGPU': '0'}).groups
 
         self.assertEqual((('VCPU', 1),), group.resources)
@@ -71,7 +71,7 @@ class TestFlavors(groups.TestCase):
         for suffix in '!', ' 1', 'a' * 65, '\u0661':
             self.assertIs(
                 request_groups.NO_GROUPS,
-                asked({f'resources{suffix}:VGPU': 'x'}), suffix)
+                parse({f'resources{suffix}:VGPU': 'x'}), suffix)
 
     def test_name_is_of_a_class(self):
         for name in 'GPU', '', 'a:b', 'VGPU\n', 'x' * 100_000:
@@ -88,7 +88,7 @@ class TestFlavors(groups.TestCase):
 
     def test_traits_are_known_or_custom(self):
         for name in (groups.STANDARD, 'CUSTOM_A', 'CUSTOM_' + 'A' * 248):
-            [group] = asked({'resources1:VGPU': '1',
+            [group] = parse({'resources1:VGPU': '1',
                              f'trait1:{name}': 'forbidden'}).groups
             self.assertEqual(({name}, set()),
                              (group.forbidden, group.required))
@@ -106,7 +106,7 @@ class TestFlavors(groups.TestCase):
                  'required or forbidden'),
                 self.refused({'trait1:CUSTOM_A': said,
                               'resources1:VGPU': '1'}))
-            self.assertIs(request_groups.NO_GROUPS, asked({
+            self.assertIs(request_groups.NO_GROUPS, parse({
                 'traits:CUSTOM_A': said}))
 
     def test_traits_alone_need_resources_or_a_place(self):
@@ -117,7 +117,7 @@ class TestFlavors(groups.TestCase):
             ('flavor.extra_specs.trait_A:CUSTOM_A',
              'resources_A:CLASS too'), self.refused(specs))
         self.refused(specs, [port()], near([PORT]))
-        demand = asked(specs, [port()], near([PORT, '_A']))
+        demand = parse(specs, [port()], near([PORT, '_A']))
         self.assertEqual([PORT, '_A'], [
             each.suffix for each in demand.groups])
         self.assertEqual((), demand.groups[1].resources)
@@ -125,10 +125,10 @@ class TestFlavors(groups.TestCase):
 
 class TestBounds(groups.TestCase):
 
-    def test_flavor_has_so_many_groups(self):
+    def test_flavor_has_at_most_64_groups(self):
         specs = {f'resources{number}:VGPU': '1' for number in range(64)}
         specs['group_policy'] = 'none'
-        self.assertEqual(64, len(asked(specs).groups))
+        self.assertEqual(64, len(parse(specs).groups))
 
         for more, named in (
                 ({f'resources{number}:VGPU': '1'
@@ -138,12 +138,12 @@ class TestBounds(groups.TestCase):
                 (f'flavor.extra_specs.{named}', 'at most 64 groups'),
                 self.refused({**specs, **more}))
 
-    def test_group_of_a_flavor_has_so_many_classes_and_traits(self):
+    def test_group_of_a_flavor_has_at_most_64_classes_and_traits(self):
         for kind, said in ('resources', '1'), ('trait', 'required'):
             specs = {'resources1:VGPU': '1', **{
                 f'{kind}1:CUSTOM_{number}': said for number in range(
                     63 if kind == 'resources' else 64)}}
-            self.assertEqual(1, len(asked(specs).groups))
+            self.assertEqual(1, len(parse(specs).groups))
             self.assertEqual(
                 (f'flavor.extra_specs.{kind}1:CUSTOM_A',
                  'at most 64 classes and as many traits in a group'),
@@ -156,26 +156,26 @@ class TestPolicy(groups.TestCase):
               'none or isolate: whether each of several groups has a '
               'provider of its own')
 
-    def test_several_groups_of_a_flavor_need_one(self):
+    def test_several_groups_of_a_flavor_require_a_policy(self):
         specs = {'resources1:VGPU': '1', 'resources2:VGPU': '1'}
 
         self.assertEqual(self.POLICY, self.refused(specs))
         for policy, isolate in ('none', False), ('isolate', True):
-            self.assertEqual(isolate, asked(
+            self.assertEqual(isolate, parse(
                 {**specs, 'group_policy': policy}).isolate)
 
     def test_groups_of_ports_need_none(self):
         for specs in {}, {'resources1:VGPU': '1'}:
-            demand = asked(specs, [port(), port(requester_id=groups.OTHER)])
+            demand = parse(specs, [port(), port(requester_id=groups.OTHER)])
             self.assertIs(False, demand.isolate)
             self.assertEqual(2 + len(specs), len(demand.groups))
 
-    def test_it_holds_for_groups_of_ports_too(self):
-        self.assertTrue(asked(
+    def test_policy_of_the_flavor_applies_to_groups_of_ports(self):
+        self.assertTrue(parse(
             {'group_policy': 'isolate'},
             [port(), port(requester_id=groups.OTHER)]).isolate)
 
-    def test_there_are_no_others(self):
+    def test_unknown_policy_is_refused(self):
         for policy in '', 'ISOLATE', 'x' * 100_000:
             self.assertEqual(self.POLICY, self.refused(
                 {'resources1:VGPU': '1', 'group_policy': policy}))
@@ -183,7 +183,7 @@ class TestPolicy(groups.TestCase):
 
 class TestCheck(base.TestCase):
 
-    def test_each_extra_spec_is_looked_at_by_itself(self):
+    def test_extra_specs_are_checked_individually(self):
         request_groups.check({'resources1:VGPU': '1', 'resources2:VGPU': '1'})
         request_groups.check({'trait1:CUSTOM_A': 'required'})
         request_groups.check({'group_policy': 'isolate'})
@@ -194,7 +194,7 @@ class TestCheck(base.TestCase):
             self.assertEqual(f'extra_specs.{[*bad][0]}', error.field)
 
 
-asked, envelope = groups.asked, groups.envelope
+parse, envelope = groups.parse, groups.envelope
 near, port = groups.near, groups.port
 
 #: Anything that JSON says, with words that mean something among it.
@@ -218,7 +218,7 @@ class TestRequested(groups.TestCase):
                 st.frozensets(groups.UUIDS), max_size=2).map(tuple),
             forbidden_aggregates=st.frozensets(groups.UUIDS, max_size=2)),
         st.booleans())
-    def test_groups_are_those_of_nova_or_of_dicts(self, made, plain):
+    def test_groups_are_read_from_objects_and_dicts(self, made, plain):
         documents = [port(
             resources=dict(group.resources), requester_id=group.suffix,
             required_traits=[*group.required],
@@ -229,21 +229,21 @@ class TestRequested(groups.TestCase):
 
         self.assertEqual(
             request_groups.GroupDemand(made),
-            asked({}, [each['nova_object.data'] for each in documents]
+            parse({}, [each['nova_object.data'] for each in documents]
                   if plain else documents))
 
     def test_omitted_class_is_not_requested(self):
         self.assertEqual(
             (request_groups.RequestGroup('1', (('VGPU', 2),)),),
-            asked({}, [{'requester_id': '1', 'resources': {
+            parse({}, [{'requester_id': '1', 'resources': {
                 'VGPU': 2, 'VCPU': 0}}, {'requester_id': '2'}]).groups)
 
-    def test_groups_of_nothing_are_none(self):
-        self.assertIs(request_groups.NO_GROUPS, asked({}, [
+    def test_groups_without_resources_are_ignored(self):
+        self.assertIs(request_groups.NO_GROUPS, parse({}, [
             {'requester_id': '1'}, port(resources={'VGPU': 0})]))
 
-    def test_uuids_are_in_their_usual_form(self):
-        [group] = asked({}, [port(
+    def test_uuids_are_normalized(self):
+        [group] = parse({}, [port(
             in_tree=PORT.upper(), aggregates=[[groups.OTHER.replace('-', '')]],
             forbidden_aggregates=[PORT.upper()])]).groups
 
@@ -290,10 +290,10 @@ class TestRequested(groups.TestCase):
             field, _ = self.refused({}, [port(requester_id='1'), document])
             self.assertEqual(f'request.requested_resources[1].{named}', field)
 
-    def test_unknown_field_that_says_nothing_is_no_matter(self):
-        self.assertEqual(asked({}, [port()]), asked({}, [port(height=None)]))
+    def test_unknown_field_with_null_is_ignored(self):
+        self.assertEqual(parse({}, [port()]), parse({}, [port(height=None)]))
 
-    def test_suffix_is_of_one_group(self):
+    def test_duplicate_suffix_is_refused(self):
         for specs, ports in (({}, [port(), port()]),
                              ({'resources1:VGPU': '1'},
                               [port(requester_id='0'),
@@ -305,8 +305,8 @@ class TestRequested(groups.TestCase):
 
     def test_object_of_another_kind_is_passed_over(self):
         self.assertEqual(
-            asked({}, [port()]),
-            asked({}, [port(), envelope('Orbit', height=400)]))
+            parse({}, [port()]),
+            parse({}, [port(), envelope('Orbit', height=400)]))
 
     def test_invalid_group_is_refused_by_its_place(self):
         for bad in None, 1, 'x', [], {'nova_object.data': 1}:
@@ -325,10 +325,10 @@ class TestSameSubtree(groups.TestCase):
                 [PORT, '1'], ['1'])['nova_object.data']:
             self.assertEqual(
                 ({PORT, '1'}, {'1'}),
-                asked({'resources1:VGPU': '1'}, [port()], level).same_subtree)
+                parse({'resources1:VGPU': '1'}, [port()], level).same_subtree)
 
-    def test_provider_of_a_place_may_give_nothing(self):
-        demand = asked({}, [port(), port(
+    def test_provider_in_a_subtree_may_give_no_resources(self):
+        demand = parse({}, [port(), port(
             requester_id='1', resources={}, required_traits=['CUSTOM_A'])],
             near([PORT, '1']))
 
@@ -355,10 +355,10 @@ class TestSameSubtree(groups.TestCase):
 
 class TestRequestBounds(groups.TestCase):
 
-    def test_request_has_so_many_groups(self):
+    def test_request_has_at_most_64_groups(self):
         ports = [port(requester_id=f'p{number}') for number in range(65)]
 
-        self.assertEqual(64, len(asked({}, ports[:64]).groups))
+        self.assertEqual(64, len(parse({}, ports[:64]).groups))
         self.assertEqual(
             ('request.requested_resources', 'a list of at most 64 groups'),
             self.refused({}, ports))
@@ -367,7 +367,7 @@ class TestRequestBounds(groups.TestCase):
              'at most 64 groups, including the groups of the flavor'),
             self.refused({'resources1:VGPU': '1'}, ports[:64]))
 
-    def test_group_of_a_request_has_so_many_of_each(self):
+    def test_group_of_a_request_has_at_most_64_classes_and_traits(self):
         classes = {f'CUSTOM_{number}': 1 for number in range(65)}
         self.assertEqual(
             ('request.requested_resources[0].resources',
@@ -383,7 +383,7 @@ class TestRequestBounds(groups.TestCase):
                  'a list of at most 64'),
                 self.refused({}, [port(**{name: many})]))
 
-    def test_subtrees_are_so_many_of_so_many(self):
+    def test_same_subtree_has_at_most_64_sets_of_64(self):
         for sets in [[PORT]] * 65, [[PORT] * 65]:
             self.assertEqual(
                 ('request.request_level_params.same_subtree',
@@ -400,11 +400,11 @@ class TestHostileInput(groups.TestCase):
             groups.SUFFIXES | st.text(), WORDS | st.text()),
             st.sampled_from(['1', 'required']) | st.text(), max_size=5),
         JSON, JSON)
-    def test_it_is_understood_or_refused_in_one_line(
+    def test_arbitrary_input_is_read_or_refused_in_a_single_line(
         self, specs, requested, level
     ):
         try:
-            demand = asked(specs, requested, level)
+            demand = parse(specs, requested, level)
         except exception.InvalidField as exc:
             self.assertTrue(str(exc).isprintable(), str(exc))
             self.assertLess(len(str(exc)), 300)

@@ -18,7 +18,7 @@ class TestRequestSpec(base.TestCase):
 
         self.assertEqual(['a', 'b'], spec.hint('group'))
 
-    def test_hint_that_is_not_given_is_empty(self):
+    def test_missing_hint_is_empty(self):
         for spec in (objects.RequestSpec(),
                      objects.RequestSpec(scheduler_hints=None),
                      objects.RequestSpec(scheduler_hints={'group': []})):
@@ -43,7 +43,7 @@ class TestRequestSpec(base.TestCase):
             self.assertEqual('x', objects.RequestSpec(
                 **hints).get_scheduler_hint('one', 'x'))
 
-    def test_image_property_is_read_where_there_is_one(self):
+    def test_image_property_is_read_from_the_image_if_present(self):
         properties = objects.ImageMetaProps(hw_architecture='x86_64')
         spec = objects.RequestSpec(
             image=objects.ImageMeta(properties=properties))
@@ -61,7 +61,7 @@ class TestRequestSpec(base.TestCase):
         return objects.RequestSpec(
             flavor=samples.flavor(**flavor), is_bfv=is_bfv).resources()
 
-    def test_resources_are_those_of_the_flavor(self):
+    def test_resources_are_read_from_the_flavor(self):
         self.assertEqual(
             {'VCPU': 2, 'MEMORY_MB': 512, 'DISK_GB': 15},
             self.resources(vcpus=2, memory_mb=512, root_gb=10,
@@ -85,7 +85,7 @@ class TestRequestSpec(base.TestCase):
                 self.resources(is_bfv, vcpus=2, memory_mb=512, root_gb=10,
                                extra_specs=said))
 
-    def test_disk_that_an_extra_spec_names_is_taken_with_a_volume_too(self):
+    def test_extra_spec_for_disk_applies_to_a_server_on_a_volume(self):
         self.assertEqual(7, self.resources(
             True, root_gb=10,
             extra_specs={'resources:DISK_GB': '7'})['DISK_GB'])
@@ -104,7 +104,7 @@ class TestRequestSpec(base.TestCase):
 
 class TestSchedulerLimits(base.TestCase):
 
-    def test_dict_has_the_limits_that_are_set(self):
+    def test_dict_has_the_set_limits(self):
         self.assertEqual({}, objects.SchedulerLimits().to_dict())
         self.assertEqual(
             {'vcpu': 4, 'numa_topology': {'a': 1}},
@@ -131,19 +131,19 @@ class TestInstanceGroup(base.TestCase):
             {'max_server_per_host': '3', 'max_skew': '1', 'spread': 'az'},
             group.obj_to_primitive()['nova_object.data']['_rules'])
 
-    def test_there_are_no_rules_unless_they_are_given(self):
+    def test_default_rules_are_empty(self):
         for group in (objects.InstanceGroup(), read(_rules={}),
                       read(_rules=None)):
             self.assertEqual({}, group.rules)
 
-    def test_rules_that_are_not_known_are_passed_on(self):
+    def test_unknown_rules_are_passed_on(self):
         group = read(_rules={'newer': 'x'})
 
         self.assertEqual({}, group.rules)
         self.assertEqual({'newer': 'x'}, group.obj_to_primitive()[
             'nova_object.data']['_rules'])
 
-    def test_rule_out_of_bounds_is_refused_when_it_is_read(self):
+    def test_rule_out_of_bounds_is_refused(self):
         for name, values in (
                 ('max_server_per_host',
                  ('0', '-1', 'x', '', '1.5', str(2 ** 31), '9' * 10000)),
@@ -156,7 +156,7 @@ class TestInstanceGroup(base.TestCase):
                 self.assertEqual(('InstanceGroup', f'rules.{name}'),
                                  (error.where, error.field))
 
-    def test_rules_at_their_bounds_are_taken(self):
+    def test_rules_at_the_bounds_are_accepted(self):
         for name, values in (('max_server_per_host', (1, 2 ** 31 - 1)),
                              ('max_skew', (1, 1000))):
             for value in values:
@@ -192,7 +192,7 @@ class TestSelection(base.TestCase):
             {'allocations': {wire.UUID: {'resources': {'VCPU': 1}}},
              'mappings': {'': [wire.UUID]}}, json.loads(text))
 
-    def test_requested_amounts_are_those_of_the_allocation_request(self):
+    def test_requested_amounts_are_read_from_the_allocation_request(self):
         selection = objects.Selection(
             allocation_request=objects.Selection.allocation(
                 wire.UUID, {'VCPU': 1, 'MEMORY_MB': 512}))
@@ -200,7 +200,7 @@ class TestSelection(base.TestCase):
         self.assertEqual({wire.UUID: {'VCPU': 1, 'MEMORY_MB': 512}},
                          selection.requested())
 
-    def test_nothing_is_requested_without_an_allocation_request(self):
+    def test_selection_without_allocation_request_requests_no_amounts(self):
         for selection in (
                 objects.Selection(), objects.Selection(
                     allocation_request=None),
@@ -266,7 +266,7 @@ class TestImageMetaProps(base.TestCase):
         self.assertEqual(wire.IMAGE_PROPS['nova_object.data'],
                          dict(properties.items()))
 
-    def test_property_that_is_not_there_is_not_made_up(self):
+    def test_missing_property_is_not_set(self):
         properties = read_image(wire.IMAGE).properties
 
         self.assertNotIn('os_distro', properties)
@@ -303,7 +303,7 @@ class TestImageMetaProps(base.TestCase):
             [[0], [1]], spec.image.properties.hw_numa_cpus)
         self.assertEqual('x86_64', copy.copy(copied).hw_architecture)
 
-    def test_properties_that_are_no_mapping_are_refused(self):
+    def test_properties_other_than_a_mapping_are_refused(self):
         sample = copy.deepcopy(wire.IMAGE)
         for data in ([], 'x', None, 7):
             sample['nova_object.data']['properties']['nova_object.data'] = data

@@ -57,23 +57,23 @@ class TestCase(base.TestCase):
         resource_classes.load.cache_clear()
         self.addCleanup(resource_classes.load.cache_clear)
 
-    def asked(self, name, amount):
+    def parse(self, name, amount):
         return resources.requested({f'resources:{name}': str(amount)})
 
     def refused(self, name, amount=1):
         error = self.assertRaises(
-            exception.InvalidField, self.asked, name, amount)
+            exception.InvalidField, self.parse, name, amount)
         self.assertEqual(f'extra_specs.resources:{name}', error.field)
         return error.expected
 
 
 class TestStandard(TestCase):
 
-    def test_each_class_of_the_library_is_there(self):
+    def test_standard_classes_of_the_library_exist(self):
         self.assertEqual({*os_resource_classes.STANDARDS},
                          {*resource_classes.STANDARD})
 
-    def test_entry_points_name_them(self):
+    def test_entry_points_name_the_standard_classes(self):
         self.assertEqual(
             {name: type(each)
              for name, each in resource_classes.STANDARD.items()},
@@ -84,11 +84,11 @@ class TestStandard(TestCase):
             self.assertEqual(suite.AMOUNTS, [
                 each.amount_taken(amount) for amount in suite.AMOUNTS], name)
 
-    def test_they_are_documented(self):
+    def test_standard_classes_are_documented(self):
         for each in resource_classes.STANDARD.values():
             self.assertTrue(vars(type(each)).get('__doc__'))
 
-    def test_words_are_those_that_people_use(self):
+    def test_descriptions_have_readable_names_and_units(self):
         for name, wanted in {
                 'VCPU': ('CPUs', 'VCPU'), 'MEMORY_MB': ('memory', 'MB'),
                 'NUMA_MEMORY_MB': ('NUMA_MEMORY_MB', 'MB'),
@@ -97,7 +97,7 @@ class TestStandard(TestCase):
                 'VGPU': ('VGPU', 'VGPU')}.items():
             self.assertEqual(wanted, resources.describe(name))
 
-    def test_none_of_others_goes_before_one(self):
+    def test_plugin_does_not_replace_a_standard_class(self):
         self.install(
             ('VGPU', f'{__name__}:Overridden'),
             ('VCPU', 'tests.nonsense:Class'), ('VCPU', 'tests.nonsense:Other'))
@@ -134,7 +134,7 @@ class TestInstalled(TestCase):
              (('CUSTOM_SEATS', 10),)],
             [each.resources for each in request.group_demand().groups])
 
-    def test_amount_that_takes_too_much_is_refused(self):
+    def test_amount_charged_above_the_maximum_is_refused(self):
         self.assertIn('charges at most 2147483647',
                       self.refused('CUSTOM_SEATS', 2 ** 31 - 1))
         error = self.assertRaises(
@@ -145,7 +145,7 @@ class TestInstalled(TestCase):
                          error.field)
 
     def test_class_without_a_plugin_charges_the_request(self):
-        self.assertEqual({'CUSTOM_OTHER': 7}, self.asked('CUSTOM_OTHER', 7))
+        self.assertEqual({'CUSTOM_OTHER': 7}, self.parse('CUSTOM_OTHER', 7))
         self.assertEqual(('CUSTOM_CACHE_MB', 'MB'),
                          resources.describe('CUSTOM_CACHE_MB'))
         self.assertEqual(('CUSTOM_OTHER', 'CUSTOM_OTHER'),
@@ -154,7 +154,7 @@ class TestInstalled(TestCase):
 
 class TestBroken(TestCase):
 
-    def test_broken_ones_are_named_in_the_log_and_give_nothing(self):
+    def test_broken_classes_are_logged_and_refused(self):
         self.useFixture(installing.Installed(broken_packages.write_broken))
 
         for name in ('CUSTOM_LEAVING', 'CUSTOM_WORDY', 'CUSTOM_NO_CLASS',
@@ -163,9 +163,9 @@ class TestBroken(TestCase):
             self.assertIn(f'cellsched.resource_classes {name}: ',
                           self.logs.output)
             self.assertEqual((name, name), resources.describe(name))
-        self.assertEqual({'CUSTOM_OTHER': 7}, self.asked('CUSTOM_OTHER', 7))
+        self.assertEqual({'CUSTOM_OTHER': 7}, self.parse('CUSTOM_OTHER', 7))
 
-    def test_name_of_two_packages_is_named_and_gives_nothing(self):
+    def test_name_of_two_packages_is_logged_and_refused(self):
         self.install(('CUSTOM_A', f'{__name__}:Fallible'),
                      ('CUSTOM_A', f'{__name__}:Overridden'))
 
@@ -174,21 +174,21 @@ class TestBroken(TestCase):
                       f'{__name__}:Fallible, {__name__}:Overridden',
                       self.logs.output)
 
-    def test_name_that_is_none_of_a_class_is_named(self):
+    def test_invalid_name_of_a_class_is_logged(self):
         self.install(('seats', f'{__name__}:Fallible'))
 
         self.assertEqual({}, resource_classes.load().usable)
         self.assertIn("cellsched.resource_classes seats: 'seats' is not the",
                       self.logs.output)
 
-    def test_words_that_cannot_be_shown_are_named(self):
+    def test_invalid_unit_of_a_class_is_logged(self):
         self.install(('CUSTOM_A', f'{__name__}:Torn'))
 
         self.assertEqual({'CUSTOM_A'}, resource_classes.load().broken)
         self.assertIn('CUSTOM_A: its unit is not valid; expected at most 40',
                       self.logs.output)
 
-    def test_class_that_fails_or_answers_nonsense_gives_nothing(self):
+    def test_failing_or_invalid_answer_of_a_class_is_refused(self):
         self.install(('CUSTOM_A', f'{__name__}:Fallible'))
         for said in (None, 'much', 2.0, True, 0, 1, -5, ValueError('odd'),
                      SystemExit('odd')):

@@ -12,11 +12,11 @@ from tests.unit import base
 
 class TestNames(base.TestCase):
 
-    def test_standard_classes_are_those_of_the_library(self):
+    def test_standard_classes_are_the_classes_of_the_library(self):
         for name in os_resource_classes.STANDARDS:
             self.assertTrue(resources.is_known(name), name)
 
-    def test_others_begin_with_custom(self):
+    def test_custom_classes_begin_with_custom(self):
         for name in ('CUSTOM_X', 'CUSTOM_' + 'A' * 248, 'CUSTOM__9'):
             self.assertTrue(resources.is_known(name), name)
         for name in ('', 'X', 'custom_x', 'CUSTOM_', 'CUSTOM_x', 'CUSTOM_X\n',
@@ -24,9 +24,9 @@ class TestNames(base.TestCase):
             self.assertFalse(resources.is_known(name), name)
 
 
-class TestAsked(base.TestCase):
+class TestRequested(base.TestCase):
 
-    def test_amounts_are_by_class_and_zero_is_one(self):
+    def test_amounts_are_by_class_and_include_zero(self):
         self.assertEqual(
             {'VGPU': 1, 'CUSTOM_GOLD': 2, 'VCPU': 0},
             resources.requested({
@@ -34,7 +34,7 @@ class TestAsked(base.TestCase):
                 'resources:VCPU': '0', 'resources1:VGPU': '3',
                 'hw:cpu_policy': 'shared'}))
 
-    def test_flavor_may_say_nothing(self):
+    def test_flavor_may_have_no_extra_specs(self):
         for extra_specs in None, {}:
             self.assertEqual({}, resources.requested(extra_specs))
 

@@ -53,7 +53,7 @@ class TestBlockDevices(base.TestCase):
 
 class TestTags(base.TestCase):
 
-    def test_tags_travel_as_objects_of_their_server(self):
+    def test_tags_are_sent_as_objects_of_their_server(self):
         uuid, = samples.uuids(1)
 
         sent = objects.TagList.made(uuid, ['b', 'a']).obj_to_primitive()
