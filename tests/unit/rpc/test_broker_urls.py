@@ -17,21 +17,21 @@ class TestParse(base.RPCTestCase):
     def parse(self, url):
         return broker_urls.parse(self.conf, url)
 
-    def test_special_characters_are_those_that_were_encoded(self):
+    def test_percent_encoded_characters_are_decoded(self):
         [host] = self.parse(f'rabbit://{PASSWORD}:{PASSWORD}@h:1/v').hosts
 
         self.assertEqual((SPECIAL, SPECIAL, 'h', 1),
                          (host.username, host.password, host.hostname,
                           host.port))
 
-    def test_parts_of_a_password_are_not_taken_for_something_else(self):
+    def test_unencoded_password_is_refused(self):
         for password in ('12/3', '12#3', '12?3', '12,3', '12,3:4', 'x/y',
                          'x#y', 'x?y', 'x,y', '12/@', '[x'):
             for scheme in 'rabbit', 'kombu+amqp', 'local':
                 self.assertRaises(
                     ValueError, self.parse, f'{scheme}://u:{password}@h:1/v')
 
-    def test_hosts_have_names_that_hosts_may_have(self):
+    def test_invalid_host_names_are_refused(self):
         for host in ('a b', 'a%2Fb', 'a;b', 'a&b'):
             self.assertRaises(ValueError, self.parse, f'rabbit://u:p@{host}/v')
 
@@ -63,7 +63,7 @@ class TestKombu(base.RPCTestCase):
             self.assertEqual(name, self.parts(
                 f'rabbit://u:p@h/{parse.quote(name, safe="")}').path)
 
-    def test_default_port_is_that_of_the_protocol(self):
+    def test_default_port_is_the_port_of_amqp(self):
         self.assertEqual(5672, self.parts('rabbit://u:p@h/').port)
 
     def test_address_of_ipv6_arrives(self):
@@ -83,14 +83,14 @@ class TestDriver(base.RPCTestCase):
         parsed = broker_urls.parse(self.conf, url)
         return parsed, broker_urls.for_driver(parsed)
 
-    def test_url_that_the_driver_reads_well_is_unchanged(self):
+    def test_url_readable_by_the_driver_is_unchanged(self):
         for url in ('rabbit://u:p%40%3A%23%3F@h:1/v', 'rabbit://h/',
                     'rabbit://u:p@h/%2F', 'rabbit:///v',
                     'local://u:a%2Fb@h/v'):
             parsed, given = self.for_driver(url)
             self.assertIs(parsed, given, url)
 
-    def test_url_that_the_driver_misreads_is_passed_to_kombu(self):
+    def test_url_misread_by_the_driver_is_passed_to_kombu(self):
         for url in ('rabbit://u:a%2Fb@h:1/v?ssl=true',
                     'rabbit://a%2Fb:p@h:1/v?ssl=true',
                     'rabbit://u:p@h:1/a%3Fb?ssl=true'):

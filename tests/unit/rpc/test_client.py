@@ -41,7 +41,7 @@ class TestClient(base.RPCTestCase):
         return client.Client(
             self.transport, 'topic', version, namespace, **options)
 
-    def test_broker_that_cannot_be_reached_is_an_error_after_some_tries(self):
+    def test_unreachable_broker_is_an_error_after_retries(self):
         # Nothing may listen on this port.
         lost = client.Client(
             self.transports.get('rabbit://127.0.0.1:1/'), 'topic', '1.0',
@@ -66,7 +66,7 @@ class TestClient(base.RPCTestCase):
 
         self.assertEqual(1, endpoint.next())
 
-    def test_message_may_be_for_one_server(self):
+    def test_message_may_be_sent_to_a_single_server(self):
         for host in ('here', 'there'):
             self.serve(Endpoint(host), host=host)
         asked = self.client()
@@ -75,7 +75,7 @@ class TestClient(base.RPCTestCase):
             self.assertEqual(
                 'there', asked.call(self.context, 'who', None, 'there'))
 
-    def test_message_may_ask_for_a_version_of_its_own(self):
+    def test_message_may_require_a_version(self):
         self.serve(Endpoint())
         asked = self.client()
 
@@ -85,7 +85,7 @@ class TestClient(base.RPCTestCase):
             asked.call, self.context, 'who', '1.4')
         self.assertEqual('UnsupportedVersion', error.exc_type)
 
-    def test_version_of_the_client_is_asked_for_otherwise(self):
+    def test_client_version_is_required_by_default(self):
         self.serve(Endpoint())
 
         self.assertRaises(oslo_messaging.RemoteError,
@@ -131,7 +131,7 @@ class TestClient(base.RPCTestCase):
         self.assertGivesUp(
             'call_long', timeout_s=0.01, long_timeout_s=base.DEADLINE_S)
 
-    def test_long_call_asks_for_heartbeats_and_has_a_later_deadline(self):
+    def test_long_call_has_heartbeats_and_a_later_deadline(self):
         received = []
         listener = self.transport._listen(
             oslo_messaging.Target(topic='topic', server='host'), 1, None)
@@ -179,7 +179,7 @@ class TestVersionCap(base.RPCTestCase):
             self.assertEqual('host', self.client('1.2').call(
                 self.context, 'who', version))
 
-    def test_version_above_the_cap_is_an_error_and_nothing_is_sent(self):
+    def test_version_above_the_cap_is_an_error_and_is_not_sent(self):
         capped = self.client('1.2')
 
         for send in capped.call, capped.cast:
@@ -222,7 +222,7 @@ class TestSender(TestCase):
     def hang(self):
         self.go_on.wait(DEADLINE_S)
 
-    def test_message_is_sent_when_it_returns(self):
+    def test_message_is_sent_before_the_return(self):
         sent = []
 
         client.BackgroundSender(self.executor, DEADLINE_S)(
@@ -248,7 +248,7 @@ class TestSender(TestCase):
         self.assertIn('0.01 s', str(error))
         self.assertFalse(self.go_on.is_set())
 
-    def test_message_that_had_no_turn_in_time_is_never_sent(self):
+    def test_message_refused_by_a_busy_executor_is_never_sent(self):
         sent = []
         sender = client.BackgroundSender(self.executor, 0.01)
         self.assertRaises(
@@ -261,7 +261,7 @@ class TestSender(TestCase):
 
         self.assertEqual([], sent)
 
-    def test_directly_is_in_the_thread_that_sends(self):
+    def test_directly_sends_in_the_calling_thread(self):
         threads = []
 
         client.directly(

@@ -58,7 +58,7 @@ class TestComputeAPI(base.RPCTestCase):
             (received['filter_properties'], received['node'],
              received['limits']))
 
-    def test_node_is_named_by_its_uuid_to_agents_that_know_it(self):
+    def test_uuid_of_the_node_is_sent_to_agents_of_version_6_3(self):
         for cap in None, '6.3', '6.2':
             api = compute.ComputeAPI(self.transport, version_cap=cap)
 
@@ -77,7 +77,7 @@ class TestComputeAPI(base.RPCTestCase):
         self.assertEqual(UUID, self.agents['here'].next())
         self.assertTrue(self.agents['there'].received.empty())
 
-    def test_moves_are_sent_to_agents_that_know_them_only(self):
+    def test_moves_are_sent_only_to_agents_of_version_6_1(self):
         api = compute.ComputeAPI(self.transport, version_cap='6.0')
 
         for move in (api.check_moves, lambda: api.migrate_out(
@@ -91,7 +91,7 @@ class TestComputeAPI(base.RPCTestCase):
 
 class TestComputeAPIs(base.RPCTestCase):
 
-    def test_each_transport_has_one_client(self):
+    def test_each_transport_has_a_single_client(self):
         apis = compute.ComputeAPIs()
         other = self.transports.get(f'{self.world}/other')
 
@@ -128,7 +128,7 @@ class TestComputeAPIs(base.RPCTestCase):
         self.assertEqual(UUID, agent.next())
         self.assertTrue(agent.received.empty())
 
-    def test_pin_that_cannot_be_is_an_error_at_once(self):
+    def test_unsupported_pin_is_an_error(self):
         error = self.assertRaises(
             exception.ConfigurationInvalid, compute.ComputeAPIs,
             version_cap='5.0')
@@ -162,7 +162,7 @@ class TestComputeCap(TestCase):
             else compute.Lowest(answer) for answer in answers]
         return compute.ComputeCap(pin, self.ask, HISTORY)
 
-    def test_version_of_messages_follows_from_that_of_services(self):
+    def test_version_of_messages_follows_the_version_of_services(self):
         for service, message in (
                 (1, '6.0'), (2, '6.0'), (3, '6.1'), (4, '6.2')):
             self.assertEqual(message, self.cap(service)())
@@ -176,7 +176,7 @@ class TestComputeCap(TestCase):
             cap.ask_the_missing()
         self.assertEqual(0, self.asked)
 
-    def test_pin_that_cannot_be_is_an_error_at_once(self):
+    def test_misspelled_pin_is_an_error(self):
         error = self.assertRaises(
             exception.ConfigurationInvalid, self.cap, pin='atuo')
 
@@ -188,13 +188,13 @@ class TestComputeCap(TestCase):
 
         self.assertEqual(0, self.asked)
 
-    def test_cells_are_asked_once(self):
+    def test_cells_are_queried_once(self):
         cap = self.cap(3, 4)
 
         self.assertEqual(['6.1', '6.1'], [cap(), cap()])
         self.assertEqual(1, self.asked)
 
-    def test_threads_that_need_it_at_once_ask_once(self):
+    def test_threads_waiting_for_the_cap_query_once(self):
         asking, go_on = threading.Event(), threading.Event()
 
         def ask():
@@ -213,7 +213,7 @@ class TestComputeCap(TestCase):
                                            for each in futures])
         self.assertEqual(1, self.asked)
 
-    def test_nothing_known_is_the_newest_until_something_is(self):
+    def test_unknown_version_is_the_newest_until_a_service_reports(self):
         cap = self.cap(None, None, 1)
 
         self.assertEqual(['6.2', '6.2', '6.0', '6.0'],
@@ -242,14 +242,14 @@ class TestComputeCap(TestCase):
 
         self.assertEqual(2, self.asked)
 
-    def test_services_that_are_all_newer_are_an_error(self):
+    def test_newer_services_alone_are_an_error(self):
         cap = self.cap(5)
 
         for _ in range(2):
             error = self.assertRaises(exception.ServiceTooOld, cap)
             self.assertEqual((4, 5), (error.known, error.version))
 
-    def test_cells_that_were_missing_are_asked_again_in_between(self):
+    def test_missing_cells_are_queried_again_periodically(self):
         missing = frozenset(['cell'])
         cap = self.cap(compute.Lowest(4, missing), compute.Lowest(3))
         [(again, interval_s)] = cap.periodic(10)
@@ -262,7 +262,7 @@ class TestComputeCap(TestCase):
 
         self.assertEqual(('6.1', 2), (cap(), self.asked))
 
-    def test_version_is_not_raised_because_others_are_missing_now(self):
+    def test_version_is_not_raised_while_other_cells_are_missing(self):
         one, two = frozenset(['one']), frozenset(['two'])
         cap = self.cap(compute.Lowest(3, one), compute.Lowest(4, two),
                        compute.Lowest(None, two))

@@ -36,7 +36,7 @@ class TestConductorAPI(base.RPCTestCase):
         self.context = context.RequestContext()
         self.conductor = Conductor()
 
-    def test_moves_are_sent_to_conductors_that_know_them_only(self):
+    def test_moves_are_sent_only_to_conductors_of_version_1_20(self):
         self.serve(self.conductor, conductor.TOPIC)
         api = conductor.ConductorAPI(self.transport, version_cap='1.19')
 
@@ -79,7 +79,7 @@ class TestConductorAPI(base.RPCTestCase):
         self.assertEqual(UUID, received['request_spec'].instance_uuid)
         self.assertEqual('b', received['host_lists'][0][0].service_host)
 
-    def test_hand_over_needs_the_version_that_has_it(self):
+    def test_hand_over_requires_its_version(self):
         held = conductor.ConductorAPI(self.transport, version_cap='1.18')
         self.serve(self.conductor, conductor.TOPIC)
 
@@ -96,7 +96,7 @@ class TestConductorAPI(base.RPCTestCase):
             exception.ConfigurationInvalid, conductor.ConductorAPI,
             self.transport, version_cap='1.18', version_min='1.19')
 
-    def test_pin_that_cannot_be_is_an_error_at_once(self):
+    def test_unsupported_pin_is_an_error(self):
         error = self.assertRaises(
             exception.ConfigurationInvalid, conductor.ConductorAPI,
             self.transport, version_cap='pike')
@@ -108,13 +108,13 @@ class Task:
     """Keeps what it is told to run."""
 
     def __init__(self):
-        self.told = queue.Queue()
+        self.arguments_of = queue.Queue()
 
     def run(self, *arguments, **named):
-        self.told.put((*arguments, *named.values()))
+        self.arguments_of.put((*arguments, *named.values()))
 
     def next(self):
-        return self.told.get(timeout=base.DEADLINE_S)
+        return self.arguments_of.get(timeout=base.DEADLINE_S)
 
 
 class TestEndpoints(conductor_base.TestCase):
@@ -142,7 +142,7 @@ class TestEndpoints(conductor_base.TestCase):
         self.assertEqual(uuids, told)
         self.assertEqual(conductor_base.USER.request_id, context.request_id)
 
-    def told(self, method, *arguments, **named):
+    def arguments_of(self, method, *arguments, **named):
         """Return what a task is told when a server is to be moved."""
         task = Task()
         self.serve(conductor.MovingConductor(task.run))
@@ -156,29 +156,29 @@ class TestEndpoints(conductor_base.TestCase):
     def test_rebuild_gets_its_host_and_its_image(self):
         self.assertEqual(
             ['server', 'move', 'a2', 'image'],
-            self.told('rebuild_instance', 'server', 'move',
-                      image_ref='image', host='a2'))
+            self.arguments_of('rebuild_instance', 'server', 'move',
+                              image_ref='image', host='a2'))
 
     def test_rebuild_need_not_name_a_host_nor_an_image(self):
         self.assertEqual(
             ['server', 'move', None, None],
-            self.told('rebuild_instance', 'server', 'move'))
+            self.arguments_of('rebuild_instance', 'server', 'move'))
 
     def test_migration_gets_its_host(self):
         self.assertEqual(
             ['server', 'move', 'a2', True],
-            self.told('migrate_server', 'server', 'move', host='a2',
-                      rebuild=True))
+            self.arguments_of('migrate_server', 'server', 'move', host='a2',
+                              rebuild=True))
 
     def test_migration_need_not_name_a_host(self):
         self.assertEqual(
             ['server', 'move', None, False],
-            self.told('migrate_server', 'server', 'move'))
+            self.arguments_of('migrate_server', 'server', 'move'))
 
     def test_unshelving_gets_its_server_and_its_move(self):
         self.assertEqual(
             ['server', 'move'],
-            self.told('unshelve_instance', 'server', 'move'))
+            self.arguments_of('unshelve_instance', 'server', 'move'))
 
     def build_instances(self):
         [uuid] = samples.uuids(1)

@@ -23,7 +23,7 @@ class TestErrors(base.RPCTestCase):
                       TimeoutError()):
             self.assertIsInstance(error, delivery.ERRORS)
 
-    def test_an_error_is_one_line_without_passwords(self):
+    def test_error_is_described_in_a_single_line_without_passwords(self):
         self.assertEqual(
             'ValueError: to amqp://user:****@broker',
             exception.describe(ValueError('to\n amqp://user:s3cret@broker')))
@@ -31,7 +31,7 @@ class TestErrors(base.RPCTestCase):
     def test_long_text_is_cut(self):
         self.assertLess(len(exception.describe(ValueError('x' * 9999))), 600)
 
-    def test_traceback_of_another_service_is_left_out(self):
+    def test_traceback_of_another_service_is_omitted(self):
         error = common.deserialize_remote_exception(
             common.serialize_remote_exception(sent(
                 exception.NoValidHost(reason='there is none'))),
@@ -71,7 +71,7 @@ class TestCheck(base.RPCTestCase):
         self.assertNotIn('s3cret', str(error))
         return error.field
 
-    def test_broker_that_is_away_is_logged_in_one_line(self):
+    def test_unreachable_broker_is_logged_in_a_single_line(self):
         self.check(f'rabbit://u:s3cret@{self.place}/v')
 
         [line] = self.logs.output.splitlines()
@@ -80,14 +80,14 @@ class TestCheck(base.RPCTestCase):
         self.assertIn('refused', line)
         self.assertNotIn('s3cret', line)
 
-    def test_each_host_that_is_away_is_named(self):
+    def test_each_unreachable_host_is_named(self):
         self.check(f'rabbit://u:s3cret@{self.place},u:s3cret@nowhere.invalid/')
 
         [line] = self.logs.output.splitlines()
         self.assertIn(self.place, line)
         self.assertIn('nowhere.invalid:5672', line)
 
-    def test_broker_that_says_nothing_is_away(self):
+    def test_broker_without_an_answer_is_unreachable(self):
         with socket.create_server(('127.0.0.1', 0)) as silent:
             place = '127.0.0.1:%d' % silent.getsockname()[1]
 
@@ -101,7 +101,7 @@ class TestCheck(base.RPCTestCase):
 
         self.assertEqual('', self.logs.output)
 
-    def test_option_of_tls_that_cannot_be_used_is_named(self):
+    def test_unusable_option_of_tls_is_named(self):
         path = self.temporary_directory() / 'empty.pem'
         path.touch()
         for query, name in (
@@ -117,7 +117,7 @@ class TestCheck(base.RPCTestCase):
             self.assertIn('[oslo_messaging_rabbit]', field)
             self.assertIn(name, field)
 
-    def test_options_of_tls_are_read_where_it_is_on(self):
+    def test_options_of_tls_are_read_only_with_tls(self):
         self.conf.set_override(
             'ssl_ca_file', '/nowhere', 'oslo_messaging_rabbit')
         self.check(f'rabbit://u:p@{self.place}/v')
@@ -130,7 +130,7 @@ class TestCheck(base.RPCTestCase):
 
 class TestTransports(base.RPCTestCase):
 
-    def test_url_that_is_not_set_is_named(self):
+    def test_unset_url_is_named(self):
         self.assertIn('[DEFAULT] transport_url', str(self.assertRaises(
             exception.ConfigurationInvalid, self.transports.check)))
 
@@ -153,7 +153,7 @@ class TestConfiguredTransports(base.RPCTestCase):
         self.assertIn('[DEFAULT] transport_url', self.logs.output)
         self.assertIn('no.invalid', self.logs.output)
 
-    def test_broker_of_notifications_is_looked_at_where_they_are_on(self):
+    def test_broker_of_notifications_is_checked_only_if_enabled(self):
         self.override('transport_url', 'rabbit://u:p@no.invalid/')
         for driver in [], ['noop'], ['log']:
             self.override('driver', driver)
@@ -166,7 +166,7 @@ class TestConfiguredTransports(base.RPCTestCase):
         self.assertIn('[oslo_messaging_notifications] transport_url',
                       self.logs.output)
 
-    def test_url_that_cannot_be_read_is_named_and_not_quoted(self):
+    def test_unreadable_url_is_named_but_not_quoted(self):
         self.conf.set_override('transport_url', 'rabbit://u:12/s3cret@h/')
 
         message = str(self.assertRaises(

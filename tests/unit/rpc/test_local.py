@@ -58,7 +58,7 @@ class TestMessages(base.LocalTestCase):
 
         check()
 
-    def test_server_and_caller_share_nothing(self):
+    def test_server_and_caller_share_no_objects(self):
         endpoint = Endpoint()
         self.start(endpoint)
         value = {'spoilt': False}
@@ -83,7 +83,7 @@ class TestMessages(base.LocalTestCase):
             ValueError, self.client().cast, {}, 'note', value=object())
         self.assertTrue(endpoint.received.empty())
 
-    def test_caller_hears_of_a_reply_that_json_cannot_say(self):
+    def test_unserializable_reply_is_an_error_of_the_caller(self):
         self.start(Endpoint())
 
         error = self.assertRaises(
@@ -103,7 +103,7 @@ class TestMessages(base.LocalTestCase):
             self.assertEqual(
                 list(range(400)), list(callers.map(ask, range(400))))
 
-    def test_cast_without_a_server_waits_for_one(self):
+    def test_cast_without_a_server_waits_for_a_server(self):
         endpoint = Endpoint()
         for number in range(10):
             self.client().cast({}, 'note', value=number)
@@ -113,7 +113,7 @@ class TestMessages(base.LocalTestCase):
         self.assertEqual(
             list(range(10)), [endpoint.next() for _ in range(10)])
 
-    def test_messages_are_taken_in_the_order_in_which_they_were_sent(self):
+    def test_messages_are_received_in_the_order_of_sending(self):
         endpoint = Endpoint()
         self.start(endpoint, threads=1)
 
@@ -147,7 +147,7 @@ class TestMessages(base.LocalTestCase):
 
 class TestAddresses(base.LocalTestCase):
 
-    def test_each_message_goes_to_one_of_several_servers(self):
+    def test_message_is_sent_to_a_single_server_of_a_topic(self):
         endpoints = [Endpoint(), Endpoint(), Endpoint()]
         for number, endpoint in enumerate(endpoints):
             self.start(endpoint, host=f'host{number}')
@@ -159,7 +159,7 @@ class TestAddresses(base.LocalTestCase):
                   for endpoint in endpoints]
         self.assertEqual(list(range(9)), sorted(sum(shares, [])))
 
-    def test_message_to_a_server_reaches_that_server_only(self):
+    def test_message_to_a_server_is_received_only_by_the_server(self):
         there, elsewhere = Endpoint(), Endpoint()
         self.start(there, host='there')
         self.start(elsewhere, host='elsewhere')
@@ -172,7 +172,7 @@ class TestAddresses(base.LocalTestCase):
             {0, 1, 2, 3}, {there.next() for _ in range(4)})
         self.assertTrue(elsewhere.received.empty())
 
-    def test_message_to_a_server_waits_for_that_server(self):
+    def test_message_to_a_server_waits_for_the_server(self):
         there, elsewhere = Endpoint(), Endpoint()
         self.start(elsewhere, host='elsewhere')
         self.client().prepare(server='there').cast({}, 'note', value=1)
@@ -195,7 +195,7 @@ class TestAddresses(base.LocalTestCase):
             self.assertEqual('second', endpoint.next())
             self.assertTrue(endpoint.received.empty())
 
-    def test_fanout_is_not_kept_for_a_server_that_comes_later(self):
+    def test_fanout_is_not_kept_for_a_later_server(self):
         endpoint = Endpoint()
         self.client().prepare(fanout=True).cast({}, 'note', value='early')
 
@@ -204,7 +204,7 @@ class TestAddresses(base.LocalTestCase):
         self.client().cast({}, 'note', value='late')
         self.assertEqual('late', endpoint.next())
 
-    def test_receivers_of_a_fanout_share_nothing(self):
+    def test_receivers_of_a_fanout_share_no_objects(self):
         taken = []
         self.listen(taken.append, host='one')
         self.listen(taken.append, host='two')
@@ -214,7 +214,7 @@ class TestAddresses(base.LocalTestCase):
         taken[0].message['args']['value'].append('spoilt')
         self.assertEqual([], taken[1].message['args']['value'])
 
-    def test_fanout_is_for_all_servers_even_if_one_is_named(self):
+    def test_fanout_with_a_server_is_sent_to_all_servers(self):
         endpoint = Endpoint()
         self.start(endpoint)
 
@@ -258,7 +258,7 @@ class TestWorlds(base.LocalTestCase):
     def test_ports_do_not_mix(self):
         self.assertApart(f'{self.world}:1/cell')
 
-    def test_transports_of_one_place_meet(self):
+    def test_transports_of_the_same_url_are_connected(self):
         endpoint = Endpoint()
         self.start(endpoint)
         other = oslo_messaging.get_rpc_transport(
@@ -269,7 +269,7 @@ class TestWorlds(base.LocalTestCase):
 
         self.assertEqual(1, endpoint.next())
 
-    def test_nothing_waits_longer_than_the_last_transport_is_open(self):
+    def test_messages_are_dropped_with_the_last_transport(self):
         self.client().cast({}, 'note', value='before')
         self.transports.close()
         endpoint = Endpoint()
@@ -291,7 +291,7 @@ class TestWorlds(base.LocalTestCase):
 
         self.assertEqual('before', endpoint.next())
 
-    def test_closing_one_transport_twice_closes_no_other(self):
+    def test_second_close_of_a_transport_closes_no_other_transport(self):
         url = f'{self.world}/cell'
         other = oslo_messaging.get_rpc_transport(self.conf, url)
         self.client().cast({}, 'note', value='kept')
@@ -342,7 +342,7 @@ class TestFailures(base.LocalTestCase):
     def test_builtin_error_arrives_as_its_class(self):
         self.error(KeyError('k'), KeyError)
 
-    def test_error_of_an_error_that_went_through_two_servers_is_itself(self):
+    def test_error_relayed_by_a_second_server_keeps_its_type(self):
         far = self.transports.get(f'{self.world}/far')
         self.start(Unlucky(exception.HostMappingNotFound(host='h')),
                    transport=far)
@@ -378,7 +378,7 @@ class TestWaiting(base.LocalTestCase):
         self.assertIn('ask', str(error))
         self.assertIn('topic', str(error))
 
-    def test_call_that_is_not_answered_in_time_times_out(self):
+    def test_unanswered_call_times_out(self):
         self.late()
 
         self.assertGivesUp(timeout=0.01)
@@ -440,7 +440,7 @@ class TestWaiting(base.LocalTestCase):
             7, self.client(call_monitor_timeout=7).call({}, 'ask'))
         self.assertIsNone(self.client().call({}, 'ask'))
 
-    def test_nothing_comes_back_from_a_cast(self):
+    def test_cast_has_no_reply(self):
         taken = []
         self.listen(taken.append)
         self.client().cast({}, 'note')
@@ -451,7 +451,7 @@ class TestWaiting(base.LocalTestCase):
 
 class TestListeners(base.LocalTestCase):
 
-    def test_stopped_listener_is_handed_nothing(self):
+    def test_stopped_listener_receives_no_messages(self):
         taken = []
         listener = self.listen(taken.append)
         self.client().cast({}, 'note', value='before')
@@ -471,7 +471,7 @@ class TestListeners(base.LocalTestCase):
 
         self.assertEqual(1, len(taken))
 
-    def test_other_listeners_go_on_when_one_stops(self):
+    def test_other_listeners_continue_after_a_stop(self):
         taken = []
         first = self.listen(lambda incoming: None, host='one')
         self.listen(taken.append, host='two')
@@ -488,7 +488,7 @@ class TestListeners(base.LocalTestCase):
         listener.stop()
         listener.cleanup()
 
-    def test_message_that_is_put_back_is_the_next(self):
+    def test_requeued_message_is_received_next(self):
         taken = []
         listener = self.listen(taken.append)
         self.client().cast({}, 'note', value='first')
@@ -560,7 +560,7 @@ class TestNotifications(base.LocalTestCase):
 
         self.assertEqual('it.happened', heard[0].message['event_type'])
 
-    def test_notification_goes_to_one_of_several_listeners(self):
+    def test_notification_is_sent_to_a_single_listener(self):
         first, second = [], []
         self.hear(first)
         self.hear(second)

@@ -33,7 +33,7 @@ class OptionsTestCase(base.RPCTestCase):
 
 class TestOptions(OptionsTestCase):
 
-    def test_defaults_are_kinds_that_new_brokers_accept(self):
+    def test_defaults_are_queue_types_of_new_brokers(self):
         options = self.options()
         options.check()
 
@@ -55,7 +55,7 @@ class TestOptions(OptionsTestCase):
                      'ssl'):
             self.assertIn(f'[{GROUP}] {name}', self.refused(f'{name}=s3cret'))
 
-    def test_options_that_contradict_each_other_are_named(self):
+    def test_contradicting_options_are_named(self):
         for query, name in (
                 ('rabbit_ha_queues=1', 'rabbit_ha_queues'),
                 ('rabbit_transient_quorum_queue=0',
@@ -90,7 +90,7 @@ class TestLocks(OptionsTestCase):
         lockutils.get_lock_path(self.conf)
         self.conf.set_override('lock_path', str(path), 'oslo_concurrency')
 
-    def test_directory_of_the_file_is_that_of_the_library(self):
+    def test_lock_directory_is_set_for_oslo_concurrency(self):
         path = self.temporary_directory() / 'new' / 'locks'
         self.directory(path)
 
@@ -100,7 +100,7 @@ class TestLocks(OptionsTestCase):
         with lockutils.external_lock('name'):
             self.assertTrue(path.is_dir())
 
-    def test_directory_that_is_missing_or_unusable_is_refused(self):
+    def test_missing_or_unusable_lock_directory_is_refused(self):
         self.assertIn('[oslo_concurrency] lock_path: it is not set',
                       self.refused())
 

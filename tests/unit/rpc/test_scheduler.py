@@ -83,7 +83,7 @@ class TestSchedulerAPI(base.RPCTestCase):
             {'instance_uuids': [UUID, OTHER], 'return_objects': True,
              'return_alternates': False}, arguments)
 
-    def test_message_is_that_of_nova(self):
+    def test_message_equals_the_message_of_nova(self):
         sent = []
 
         def take(incoming):
@@ -155,7 +155,7 @@ class TestSchedulerAPI(base.RPCTestCase):
     def test_call_ends_with_its_timeout(self):
         self.assertGivesUp(timeout_s=0.01)
 
-    def test_heartbeats_are_asked_for_with_many_servers_only(self):
+    def test_heartbeats_are_requested_only_for_many_servers(self):
         asked = []
         listener = self.transport._listen(
             oslo_messaging.Target(topic='scheduler', server='host'), 1, None)
@@ -227,7 +227,7 @@ class TestPins(base.RPCTestCase):
         self.assertEqual(
             ['a'], message['args']['filter_properties']['ignore_hosts'])
 
-    def test_nothing_is_left_out_that_was_asked_for(self):
+    def test_unsupported_arguments_of_an_old_version_are_refused(self):
         for cap in ('4.0', '4.3', '4.4', 'pike'):
             for asked in ((True, True), (True, False), (False, True)):
                 error = self.assertRaises(
@@ -238,7 +238,7 @@ class TestPins(base.RPCTestCase):
                 self.assertIn(f'to version {error.version};', str(error))
         self.assertEqual([], self.sent)
 
-    def test_pin_that_cannot_be_is_an_error_at_once(self):
+    def test_unsupported_pin_is_an_error(self):
         for cap in ('pikee', 'grizzly', '4.6', '5.0'):
             error = self.assertRaises(
                 exception.ConfigurationInvalid, scheduler.SchedulerAPI,

@@ -44,7 +44,7 @@ class TestEntities(SerializerTestCase):
         self.assertEqual('host', arrived.service_host)
         self.assertEqual(4, arrived.limits.vcpu)
 
-    def test_objects_arrive_however_deep_they_are(self):
+    def test_nested_objects_are_deserialized(self):
         arrived = self.travel(
             {'lists': [[self.selection('a')], (self.selection('b'), 1)]})
 
@@ -52,7 +52,7 @@ class TestEntities(SerializerTestCase):
         self.assertEqual('b', arrived['lists'][1][0].service_host)
         self.assertEqual(1, arrived['lists'][1][1])
 
-    def test_field_that_is_not_set_arrives_not_set(self):
+    def test_unset_field_is_received_unset(self):
         self.assertFalse(self.travel(self.selection()).obj_attr_is_set(
             'availability_zone'))
 
@@ -64,7 +64,7 @@ class TestEntities(SerializerTestCase):
         self.assertEqual('nova', sent['nova_object.namespace'])
         self.assertEqual('1.1', sent['nova_object.version'])
 
-    def test_plain_data_arrives_as_it_was(self):
+    def test_plain_data_is_received_unchanged(self):
         entity = {'a': [1, 2.5, None, True, 'text', {'b': []}]}
 
         self.assertEqual(entity, self.travel(entity))
@@ -108,13 +108,13 @@ class TestContexts(SerializerTestCase):
         return self.serializer.deserialize_context(
             json.loads(json.dumps(self.serializer.serialize_context(sent))))
 
-    def test_context_arrives_as_it_was(self):
+    def test_context_is_received_unchanged(self):
         arrived = self.travel(self.context)
 
         self.assertIsInstance(arrived, context.RequestContext)
         self.assertEqual(self.context.to_dict(), arrived.to_dict())
 
-    def test_administrator_arrives_as_one(self):
+    def test_administrator_is_received_as_administrator(self):
         self.assertTrue(self.travel(context.admin()).is_admin)
         self.assertFalse(self.travel(self.context).is_admin)
 
@@ -143,7 +143,7 @@ class TestContexts(SerializerTestCase):
         self.assertEqual('user', arrived.user_id)
         self.assertEqual('req-1', arrived.request_id)
 
-    def test_thread_logs_about_the_request_that_it_works_on(self):
+    def test_thread_logs_the_request_of_its_message(self):
         for number in range(2):
             self.context.request_id = f'req-{number}'
             self.travel(self.context)

@@ -84,7 +84,7 @@ class TestServer(base.RPCTestCase):
 
         self.assertEqual('NoSuchMethod', error.exc_type)
 
-    def test_expected_error_is_not_logged_as_one(self):
+    def test_expected_error_is_logged_without_a_traceback(self):
         self.serve(self.endpoint)
 
         self.assertRaises(exception.NoValidHost,
@@ -110,7 +110,7 @@ class TestServer(base.RPCTestCase):
 
         self.assertIn('Traceback', self.logs.output)
 
-    def test_no_log_shows_a_name_as_strangers_write_it(self):
+    def test_hostile_method_name_is_not_logged_verbatim(self):
         logs = self.useFixture(fixtures.FakeLogger(
             'oslo_messaging', level=logging.INFO))
         self.serve(self.endpoint)
@@ -151,7 +151,7 @@ class TestServer(base.RPCTestCase):
         self.assertIn(name, {thread.name for thread in working})
         self.assertEqual(set(), set(threading.enumerate()) - before)
 
-    def test_servers_of_one_topic_have_names_of_their_own(self):
+    def test_servers_of_a_topic_have_separate_names(self):
         self.serve(self.endpoint, host='one')
         asked = client.Client(self.transport, 'topic', '1.0', 'baseapi',
                               timeout_s=0.01)
@@ -167,7 +167,7 @@ class TestPing(base.RPCTestCase):
         super().setUp()
         self.context = context.RequestContext()
 
-    def test_every_server_says_that_it_is_there(self):
+    def test_each_server_answers_a_ping(self):
         self.serve(Endpoint())
         asked = client.Client(self.transport, 'topic', '1.1', 'baseapi')
 
@@ -175,7 +175,7 @@ class TestPing(base.RPCTestCase):
             {'service': 'topic', 'arg': ['any', 'thing']},
             asked.call(self.context, 'ping', arg=['any', 'thing']))
 
-    def test_ping_of_oslo_messaging_is_answered_where_it_is_enabled(self):
+    def test_ping_of_oslo_messaging_is_answered_if_enabled(self):
         self.conf.set_override('rpc_ping_enabled', True)
         self.serve(Endpoint())
         asked = client.Client(self.transport, 'topic', '1.0')
@@ -194,7 +194,7 @@ class TestPing(base.RPCTestCase):
 
 class TestEndpoints(base.RPCTestCase):
 
-    def test_the_callers_list_of_endpoints_is_left_alone(self):
+    def test_endpoints_of_the_caller_are_not_modified(self):
         endpoints = [Endpoint()]
 
         server.server(
@@ -359,7 +359,7 @@ class TestVersions(DispatcherTestCase):
             self.assertEqual(
                 'taken', self.send(version=version, args={'needed': 1}))
 
-    def test_version_that_is_not_offered_is_refused(self):
+    def test_unsupported_version_is_refused(self):
         for version in ('99.0', '4.6', '3.9', '5.0', '0.0',
                         '9' * 17 + '.0'):
             error, _ = self.assertRefused(
@@ -367,7 +367,7 @@ class TestVersions(DispatcherTestCase):
                 version=version, args={'needed': 1})
             self.assertEqual('take', error.method)
 
-    def test_version_that_is_none_is_refused(self):
+    def test_invalid_version_is_refused(self):
         for version in ('x', '', '4', '4.', '.5', '-4.5', '4.5.6.7', '4,5',
                         '\u0664.5', '4.5\n', CRLF, FORMATS,
                         '9' * 5_000_000 + '.0', 5, 4.5, None, True, [4, 5],
@@ -377,7 +377,7 @@ class TestVersions(DispatcherTestCase):
                     exception.InvalidField, 'message: version:',
                     version=version, args={'needed': 1})
 
-    def test_call_of_a_version_that_is_refused_is_not_kept_alive(self):
+    def test_refused_call_starts_no_heartbeat_thread(self):
         before = set(threading.enumerate())
         incoming = Incoming({'method': 'take', 'version': '99.0',
                              'args': {'needed': 1}})
@@ -419,7 +419,7 @@ class TestArguments(DispatcherTestCase):
             {'x': 1, 'y': [2]},
             self.send('take_any', args={'x': 1, 'y': [2]}))
 
-    def test_object_that_cannot_be_read_is_refused(self):
+    def test_unreadable_object_is_refused(self):
         for bad in ({'nova_object.name': 'Flavor'},
                     {'nova_object.name': []},
                     nested(sys.getrecursionlimit() * 2)):
@@ -500,13 +500,13 @@ class TestDeadlines(DispatcherTestCase):
 
         self.assertFails('take', context, args={'needed': 1})
 
-    def test_without_a_clock_there_are_no_deadlines(self):
+    def test_deadlines_are_ignored_without_a_clock(self):
         self.dispatcher = server.Dispatcher(
             [self.endpoint], server.Arguments(), None, self.translate)
         self.assertEqual('taken', self.send(
             context=self.late(1e9), args={'needed': 1}))
 
-    def test_deadline_that_is_no_time_is_ignored(self):
+    def test_invalid_deadline_is_ignored(self):
         for deadline in (None, 'x', '1', [], {}, True, False, 10 ** 400,
                          -10 ** 400, float('nan'), float('inf'),
                          float('-inf')):
@@ -540,7 +540,7 @@ class TestErrors(DispatcherTestCase):
         self.assertIs(self.endpoint.error, sent.exc_info[1])
         self.assertEqual('', self.logs.output)
 
-    def test_error_of_ours_is_one_line(self):
+    def test_error_of_the_project_is_logged_in_a_single_line(self):
         for text in ('gone', CRLF, FORMATS, 'x' * 1_000_000):
             error, line = self.failing(
                 exception.CellUnreachable(cell='cell1', reason=text))
@@ -649,7 +649,7 @@ def wrong_field():
 
 class TestTranslation(base.RPCTestCase):
 
-    def test_there_are_two_forms(self):
+    def test_unknown_form_of_errors_is_refused(self):
         error = no_host()
 
         self.assertIs(error, server.translation('cellsched')(error))
@@ -679,7 +679,7 @@ class TestTranslation(base.RPCTestCase):
              'code': 500}, sent.kwargs)
         self.assertEqual(str(NoValidHost(**sent.kwargs)), str(sent))
 
-    def test_plugin_that_failed_is_named(self):
+    def test_failed_plugin_is_named(self):
         sent = server.as_nova(exception.PluginFailed(
             kind='Filter', plugin='FooFilter'))
 
@@ -694,14 +694,14 @@ class TestTranslation(base.RPCTestCase):
         self.assertEqual('NoValidHost', type(sent).__name__)
         self.assertIn('9 of 10 went down at the same time', str(sent))
 
-    def test_text_with_format_directives_stays_as_it_is(self):
+    def test_format_directives_in_a_text_are_unchanged(self):
         for text in ('%s%n%(x)s', '{0.__class__}'):
             sent = server.as_nova(
                 exception.NoValidHost(reason=text))
 
             self.assertEqual(f'No valid host was found. {text}', str(sent))
 
-    def test_one_name_is_one_class(self):
+    def test_error_class_of_a_name_is_cached(self):
         self.assertIs(
             *(type(server.as_nova(no_host())) for _ in range(2)))
 
@@ -768,7 +768,7 @@ class TestOnTheWay(base.RPCTestCase):
                 {'reason': REASON, 'placed': 0, 'rejections': REJECTIONS,
                  'code': 500}, got.kwargs)
 
-    def test_caller_that_allows_neither_module_gets_the_text(self):
+    def test_caller_allowing_no_module_gets_the_text(self):
         for error, form, allowed, name in (
                 (no_host(), 'nova', 'cellsched.exception', 'NoValidHost'),
                 (no_host(), 'cellsched', 'nova.exception', 'NoValidHost'),
@@ -780,7 +780,7 @@ class TestOnTheWay(base.RPCTestCase):
             self.assertEqual(name, got.exc_type)
             self.assertIn(error.format_message(), got.value)
 
-    def test_users_read_counts_and_reasons_in_either_form(self):
+    def test_counts_and_reasons_are_in_both_forms(self):
         for form, module in (('nova', 'nova.exception'),
                              ('cellsched', 'cellsched.exception')):
             got = self.answer(no_host(), form, module)
@@ -809,7 +809,7 @@ class Busy:
         return value
 
 
-class TestMessagesThatWait(base.RPCTestCase):
+class TestWaitingMessages(base.RPCTestCase):
     """Calls that hang, and others."""
 
     THREADS = 2
@@ -835,7 +835,7 @@ class TestMessagesThatWait(base.RPCTestCase):
 
         self.assertAnswers()
 
-    def test_messages_for_one_instance_take_one_thread(self):
+    def test_messages_for_an_instance_occupy_a_single_thread(self):
         for _ in range(10 * self.THREADS):
             self.cast(instance_uuid='a')
         self.assertEqual('a', self.endpoint.begun.get(timeout=60))
@@ -843,7 +843,7 @@ class TestMessagesThatWait(base.RPCTestCase):
         self.assertAnswers()
         self.assertTrue(self.endpoint.begun.empty())
 
-    def test_instances_of_envelopes_count_too(self):
+    def test_instances_in_envelopes_share_a_single_thread(self):
         instance = objects.Instance(uuid='a')
         for _ in range(10 * self.THREADS):
             self.cast(instances=[instance])
@@ -860,7 +860,7 @@ class TestMessagesThatWait(base.RPCTestCase):
         self.assertAnswers()
         self.assertTrue(self.endpoint.begun.empty())
 
-    def test_server_knows_the_instances_whose_messages_wait(self):
+    def test_server_knows_the_instances_of_waiting_messages(self):
         for number in range(3):
             self.cast('limited', instance_uuid=str(number))
         begun = self.endpoint.begun.get(timeout=60)
@@ -868,7 +868,7 @@ class TestMessagesThatWait(base.RPCTestCase):
         self.assertEqual({'0', '1', '2'} - {begun},
                          self.server.waiting_instances())
 
-    def test_callers_learn_that_too_many_messages_wait(self):
+    def test_message_above_the_limit_is_refused_as_busy(self):
         pool = futures.ThreadPoolExecutor(batching.TaskQueue.threads(1))
         self.addCleanup(pool.shutdown)
         full = server.server(
@@ -951,7 +951,7 @@ class TestSharedQueue(base.LocalTestCase):
         self.assertEqual(['late'], answers)
         self.assertFalse(pooled.is_busy)
 
-    def test_message_that_does_not_end_keeps_no_server_from_stopping(self):
+    def test_unfinished_message_does_not_block_the_stop(self):
         begun, go_on = threading.Event(), threading.Event()
 
         class Endpoint:

@@ -23,11 +23,11 @@ class TestTransports(base.RPCTestCase):
 
         self.assertEqual(1, len(opened))
 
-    def test_cells_have_transports_of_their_own(self):
+    def test_cells_have_separate_transports(self):
         self.assertIsNot(self.transports.get(f'{self.world}/one'),
                          self.transports.get(f'{self.world}/two'))
 
-    def test_without_a_url_it_is_that_of_the_configuration(self):
+    def test_transport_without_a_url_is_of_the_configuration(self):
         self.conf.set_override('transport_url', f'{self.world}/cell')
 
         self.assertIs(self.transport, self.transports.get())
@@ -55,7 +55,7 @@ class TestTransports(base.RPCTestCase):
         self.assertIsNot(self.transport, told)
         self.assertEqual('cell', told._driver._url.virtual_host)
 
-    def test_notifications_may_have_a_transport_of_their_own(self):
+    def test_notifications_may_have_a_separate_transport(self):
         self.conf.set_override('transport_url', f'{self.world}/cell')
         self.conf.set_override('transport_url', f'{self.world}/told',
                                'oslo_messaging_notifications')
@@ -81,13 +81,13 @@ class TestTransports(base.RPCTestCase):
         self.assertNotIsInstance(error, exception.ConfigurationInvalid)
         self.assertIn('no transport', str(error))
 
-    def test_unknown_scheme_is_answered_with_those_there_are(self):
+    def test_error_for_an_unknown_scheme_lists_schemes(self):
         message = self.refused('rabit://guest:s3cret@host/')
 
         self.assertIn('transport_url', message)
         self.assertIn('local, rabbit', message)
 
-    def test_form_of_a_url_is_shown_where_it_has_none(self):
+    def test_error_for_a_url_without_scheme_shows_the_format(self):
         self.assertIn('scheme://', self.refused('//guest:s3cret@host/'))
 
     def test_unimportable_transport_names_the_missing_module(self):
@@ -118,7 +118,7 @@ class TestTransports(base.RPCTestCase):
         self.assertIn('[DEFAULT] transport_url', self.refused(None))
         self.assertNotIn('DEFAULT', self.refused('rabit://host/'))
 
-    def test_closing_closes_each_of_them(self):
+    def test_close_closes_each_transport(self):
         opened = [self.transport, self.transports.get(f'{self.world}/two')]
 
         self.transports.close()

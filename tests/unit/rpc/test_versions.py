@@ -13,7 +13,7 @@ NUMBERS = st.integers(0, 9999)
 
 class TestCanSend(base.TestCase):
 
-    def test_everything_may_be_sent_without_a_cap(self):
+    def test_all_versions_may_be_sent_without_a_cap(self):
         self.assertTrue(versions.can_send('99.9', None))
 
     @hypothesis.given(NUMBERS, NUMBERS, NUMBERS, NUMBERS)
@@ -38,7 +38,7 @@ class TestPins(base.TestCase):
             exception.ConfigurationInvalid, self.cap, *args, **kwargs)
         return error.field, error.detail
 
-    def test_releases_stand_for_their_versions(self):
+    def test_release_names_have_versions(self):
         for release, version in (
                 ('kilo', '4.2'), ('liberty', '4.2'), ('mitaka', '4.3'),
                 ('newton', '4.3'), ('ocata', '4.3'), ('pike', '4.4'),
@@ -46,7 +46,7 @@ class TestPins(base.TestCase):
                 ('gazpacho', '4.5'), ('hibiscus', '4.5')):
             self.assertEqual(version, self.cap(release))
 
-    def test_numbers_stand_for_themselves(self):
+    def test_version_numbers_are_accepted(self):
         for number in ('4.0', '4.3', '4.5'):
             self.assertEqual(number, self.cap(number))
 
@@ -57,7 +57,7 @@ class TestPins(base.TestCase):
         self.assertIsNone(self.cap(None))
         self.assertIs(find_out, self.cap(find_out))
 
-    def test_typo_is_an_error_that_lists_the_choices(self):
+    def test_mistyped_pin_is_an_error_listing_the_choices(self):
         field, expected = self.refused('pikee')
 
         self.assertEqual('[upgrade_levels] scheduler', field)
@@ -65,7 +65,7 @@ class TestPins(base.TestCase):
         self.assertIn('4.0 to 4.5', expected)
         self.assertIn('pike', expected.split('; expected')[1])
 
-    def test_release_of_another_major_version_is_named_with_it(self):
+    def test_unsupported_release_is_named_with_its_version(self):
         _, expected = self.refused('grizzly')
 
         self.assertIn("'grizzly' (2.6) is not supported", expected)
