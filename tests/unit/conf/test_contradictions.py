@@ -21,12 +21,12 @@ class TestContradictions(test_loader.LoadingTestCase):
             for each in expected:
                 self.assertIn(each, refusal)
 
-    def test_limit_that_is_off_contradicts_nothing(self):
+    def test_disabled_limit_contradicts_no_option(self):
         self.load('[database]\nlock_timeout = 0\n'
                   '[api_database]\nlock_timeout = 3\n'
                   'idle_transaction_timeout = 0\n')
 
-    def test_default_follows_the_option_that_limits_it(self):
+    def test_default_follows_its_limiting_option(self):
         conf = self.load('[DEFAULT]\nservice_down_time = 24\n')
 
         self.assertEqual(12, conf.scheduler.stale_cell_timeout)

@@ -50,7 +50,7 @@ class TestRegistered(TestCase):
 
         self.assertNotIn('max_instances_per_host', conf.filter_scheduler)
 
-    def test_class_that_is_named_by_its_path_has_its_options(self):
+    def test_class_named_by_its_path_has_its_options(self):
         path = 'tests.unit.filters.test_registry.ColumnFilter'
         conf = self.load('[filter_scheduler]\n'
                          f'available_filters = {path}\n'
@@ -94,7 +94,7 @@ class TestInstalled(TestCase):
 
         self.assertEqual(3, self.load().scheduler.max_attempts)
 
-    def test_name_that_may_be_of_a_broken_plugin_is_ignored_and_logged(self):
+    def test_possible_option_of_a_broken_plugin_is_ignored_and_logged(self):
         self.install(broken_packages.write_broken)
 
         self.load('[filter_scheduler]\nabsent_weight_multiplier = 3\n')
@@ -102,7 +102,7 @@ class TestInstalled(TestCase):
         self.assertIn('absent_weight_multiplier', self.logs.output)
         self.assertIn('LeavingFilter', self.logs.output)
 
-    def test_names_that_no_broken_plugin_can_own_are_refused(self):
+    def test_options_outside_of_broken_plugins_are_refused(self):
         self.install(broken_packages.write_broken)
 
         for text, hint in (
@@ -153,7 +153,7 @@ class TestOtherKinds(TestCase):
         return str(self.assertRaises(
             exception.ConfigurationInvalid, self.load_agents, text))
 
-    def test_its_groups_are_checked_by_their_readers(self):
+    def test_groups_of_another_service_are_checked_by_their_readers(self):
         conf = self.load_agents(
             '[filter_scheduler]\nenabled_filters = NumInstancesFilter\n'
             'max_instances_per_host = many\nno_such_option = 3\n'
@@ -162,7 +162,7 @@ class TestOtherKinds(TestCase):
         self.assertNotIn('max_instances_per_host', conf.filter_scheduler)
         self.assertEqual(7, conf.fake_virt.vcpus)
 
-    def test_its_options_elsewhere_are_known(self):
+    def test_options_of_another_service_in_shared_groups_are_known(self):
         self.install(broken_packages.write_working)
 
         self.load_agents('[DEFAULT]\nservice_down_time = 70\n'
@@ -175,7 +175,7 @@ class TestOtherKinds(TestCase):
                 ('[conductor]\nworker = 3\n', 'workers')):
             self.assertIn(f'did you mean {hint}?', self.refused_agents(text))
 
-    def test_mistyped_group_is_refused_though_a_name_is_mistyped_too(self):
+    def test_mistyped_group_is_refused_beside_a_mistyped_name(self):
         self.assertIn('did you mean [conductor]?', self.refused_agents(
             '[filter_scheduler]\nenabled_filters = NoSuchFilter\n'
             '[conducter]\nworkers = 3\n'))
@@ -215,7 +215,7 @@ class TestMake(TestCase):
             self.assertIn(f'[DEFAULT] compute_driver: {name}: ', str(error))
             self.assertIn(problem, str(error))
 
-    def test_plugin_that_cannot_be_created_is_named(self):
+    def test_error_for_a_failing_plugin_names_the_plugin(self):
         conf = self.load()
         for error in TypeError('x'), SystemExit('x'):
             def fail(error=error):
@@ -250,7 +250,7 @@ class _Clashing(filters.Filter):
 
 class TestOptions(TestCase):
 
-    def test_option_that_is_another_ones_is_an_error(self):
+    def test_option_of_another_plugin_is_an_error(self):
         conf = self.load()
 
         error = self.assertRaises(

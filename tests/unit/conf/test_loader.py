@@ -39,7 +39,7 @@ class LoadingTestCase(base.TestCase):
 
 class TestDefaults(LoadingTestCase):
 
-    def test_there_is_no_option_for_shell_completion(self):
+    def test_option_for_shell_completion_does_not_exist(self):
         """The package of oslo.config lacks the files that it reads."""
         printed = io.StringIO()
         with contextlib.redirect_stderr(printed):
@@ -59,14 +59,14 @@ class TestDefaults(LoadingTestCase):
         self.assertEqual(60, conf.graceful_shutdown_timeout)
         self.assertFalse(conf.debug)
 
-    def test_configurations_share_nothing(self):
+    def test_configurations_are_separate(self):
         one = self.load('[scheduler]\nmax_attempts = 7\n')
         other = self.load('')
 
         self.assertEqual(7, one.scheduler.max_attempts)
         self.assertEqual(3, other.scheduler.max_attempts)
 
-    def test_oslo_messaging_works_with_it(self):
+    def test_oslo_messaging_accepts_the_configuration(self):
         conf = self.load('[DEFAULT]\ntransport_url = local://world/cell\n')
         transport = oslo_messaging.get_rpc_transport(conf)
         self.addCleanup(transport.cleanup)
@@ -120,7 +120,7 @@ class TestFiles(LoadingTestCase):
         self.assertEqual(2, conf.scheduler.workers)
         self.assertTrue(conf.debug)
 
-    def test_file_that_is_missing_is_named(self):
+    def test_missing_file_is_named(self):
         path = str(self.directory / 'missing.conf')
 
         for refusal in (self.refuse(['--config-file', path]),
@@ -128,7 +128,7 @@ class TestFiles(LoadingTestCase):
             self.assertIn(path, refusal)
             self.assertIn('No such file', refusal)
 
-    def test_file_that_cannot_be_read_is_named(self):
+    def test_unreadable_file_is_named(self):
         if os.geteuid() == 0:
             self.skipTest('root may read everything')
         path = self.write('')
@@ -146,14 +146,14 @@ class TestFiles(LoadingTestCase):
 
         self.assertIn(path, self.refuse(['--config-dir', path]))
 
-    def test_file_that_is_no_text_is_named(self):
+    def test_binary_file_is_named(self):
         path = self.directory / 'a.conf'
         path.write_bytes(b'[DEFAULT]\nhost = \xff\xfe\n')
 
         self.assertIn(f'{path}: the file is not text in UTF-8',
                       self.refuse([], files=[str(path)]))
 
-    def test_line_that_is_no_assignment_is_named_and_not_quoted(self):
+    def test_line_without_an_assignment_is_named_but_not_quoted(self):
         refusal = self.refused('[database]\n\nconnection s3cret\n')
 
         self.assertIn('a.conf: line 3:', refusal)
@@ -182,7 +182,7 @@ class TestNames(LoadingTestCase):
         self.assertIn('did you mean transport_url?', self.refused(
             '[DEFAULT]\ntransport_ulr = local://a/b\n'))
 
-    def test_name_that_is_like_no_other_is_refused_without_a_guess(self):
+    def test_unknown_name_without_a_similar_name_gets_no_suggestion(self):
         refusal = self.refused('[scheduler]\nzzz = 3\n')
 
         self.assertIn('[scheduler] zzz', refusal)
@@ -193,7 +193,7 @@ class TestNames(LoadingTestCase):
         self.assertIn('did you mean max_attempts?', self.refused(
             '[scheduler]\nmax-attempts = 5\n'))
 
-    def test_group_that_is_nearly_one_of_ours_is_refused(self):
+    def test_misspelled_group_is_refused(self):
         refusal = self.refused('[schedular]\nmax_attempts = 5\n')
 
         self.assertIn('a.conf: [schedular]:', refusal)
@@ -270,7 +270,7 @@ class TestValues(LoadingTestCase):
                       refusal)
         self.assertEqual('', said.getvalue())
 
-    def test_unknown_argument_ends_as_argparse_ends_it(self):
+    def test_unknown_argument_exits_like_argparse(self):
         said = io.StringIO()
         with contextlib.redirect_stderr(said):
             error = self.assertRaises(
@@ -398,7 +398,7 @@ class TestWithoutMessages(LoadingTestCase):
         self.assertNotIn('transport_url', conf)
         self.assertNotIn('oslo_messaging_rabbit', conf)
 
-    def test_options_of_messages_that_are_seldom_set_are_known_too(self):
+    def test_rarely_set_messaging_options_are_known(self):
         conf = self.load('[DEFAULT]\nrpc_ping_enabled = true\n')
 
         self.assertNotIn('rpc_ping_enabled', conf)
@@ -412,7 +412,7 @@ class TestWithoutMessages(LoadingTestCase):
         self.assertIn('did you mean max_attempts?',
                       self.refused('[scheduler]\nmax_atempts = 2\n'))
 
-    def test_options_that_are_known_unasked_are_those_of_oslo_messaging(self):
+    def test_unread_messaging_options_are_of_oslo_messaging(self):
         [default] = [options for group, options in loader.list_messaging()
                      if group is None]
         groups = {group for group, _ in (

@@ -11,7 +11,7 @@ from tests.unit import base
 
 class TestSetUp(base.TestCase):
 
-    def test_wrong_value_is_refused_in_one_line(self):
+    def test_invalid_value_is_refused_in_a_single_line(self):
         root = logging.getLogger()
         before = root.handlers[:], root.level
         self.addCleanup(setattr, root, 'handlers', before[0])

@@ -55,17 +55,17 @@ class TestOptionsOfNova(test_loader.LoadingTestCase):
         return {(group.replace('api_database', 'database'), name)
                 for group, name in names}
 
-    def test_options_that_do_not_exist_are_named(self):
+    def test_page_names_missing_options(self):
         self.assertEqual(
             self.of_page(self.missing), self.names(self.groups))
 
-    def test_page_names_the_groups_that_do_not_exist(self):
+    def test_page_names_missing_groups(self):
         self.assertEqual(
             {*NOVAS['defaults']} - {*self.ours},
             {*re.findall(r'``\[(\w+)\]``', self.groups.partition(
                 'These groups of Nova do not exist:')[2])})
 
-    def test_page_names_the_defaults_that_differ(self):
+    def test_page_names_different_defaults(self):
         differing = {
             (group, name) for group, found in NOVAS['defaults'].items()
             for name, default in found.items()

@@ -9,7 +9,7 @@ from tests.unit.conf import test_loader
 
 class TestRefusals(test_loader.LoadingTestCase):
 
-    def test_one_error_names_all_options_and_reasons(self):
+    def test_error_names_all_options_and_reasons(self):
         refusal = self.refused(
             '[api_database]\nuse_db_reconnect = true\n'
             '[database]\nslave_connection = mysql://u:s3cret@host/db\n')
