@@ -80,7 +80,7 @@ class TestAggregate(base.CommandTestCase):
         self.assertEnds(1, ran, 'There is no aggregate slow.')
         self.assertEqual([], self.run_json('list').data)
 
-    def test_what_cannot_be_is_refused(self):
+    def test_invalid_changes_are_refused(self):
         self.run_json('create', 'fast')
 
         self.assertEnds(1, self.run_json('create', 'fast'), 'already')

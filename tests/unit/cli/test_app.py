@@ -96,7 +96,7 @@ class TestOptions(base.CommandTestCase):
 
         self.assertEnds(1, ran, 'limit', 'from 0 to 2')
 
-    def test_options_of_the_application_leave_those_of_commands_alone(self):
+    def test_application_options_do_not_change_command_options(self):
         ran = self.run_app(
             app.Manage, '-v', 'tell', '--verbose', 'x', tell=Telling)
 
@@ -139,7 +139,7 @@ class TestHelp(base.CommandTestCase):
         self.assertEqual(1, ran.code)
         self.assertIn('server create', ran.out)
 
-    def test_unknown_command_names_those_near_it(self):
+    def test_error_for_an_unknown_command_names_similar_commands(self):
         ran = self.run_app(app.Shell, 'flavor', 'crate', '--ram', '3')
 
         self.assertEnds(1, ran, "'flavor crate'", 'flavor create')
@@ -149,7 +149,7 @@ class TestHelp(base.CommandTestCase):
 
         self.assertEnds(1, ran, "'flavr'", 'flavor create')
 
-    def test_wrong_arguments_are_one_line_that_names_the_help(self):
+    def test_wrong_arguments_are_refused_in_a_single_line(self):
         for words, text in (
                 (('flavor', 'create', 'm1', '--vcpus', '1'), '--ram'),
                 (('flavor', 'create', 'm1', '--ram', 'much', '--vcpus', '1'),
@@ -173,13 +173,13 @@ class TestErrors(base.CommandTestCase):
         Failing.error = error
         return self.run_app(app.Shell, *options, 'fail', fail=Failing)
 
-    def test_error_of_ours_is_one_line_with_its_text(self):
+    def test_error_of_the_project_is_shown_in_a_single_line(self):
         ran = self.fail(exception.FlavorNotFound(flavor='x'))
 
         self.assertEqual(
             (1, 'cellsched: There is no flavor x.\n'), (ran.code, ran.err))
 
-    def test_other_error_is_one_line_with_its_kind(self):
+    def test_internal_error_is_shown_with_its_type(self):
         ran = self.fail(KeyError('first\nsecond'))
 
         self.assertEnds(1, ran, 'internal error (KeyError)', '--debug')
@@ -219,7 +219,7 @@ class TestErrors(base.CommandTestCase):
             self.assertKeepsSecrets(ran)
             self.assertIn('amqp://user:****@host is no good', ran.err)
 
-    def test_logging_is_left_as_it_was(self):
+    def test_logging_is_restored(self):
         root = logging.getLogger()
         before = root.level, list(root.handlers)
 
@@ -256,7 +256,7 @@ class TestErrors(base.CommandTestCase):
         self.assertEnds(1, ran, 'API database', 'oracle+magic://u:****@host/x')
         self.assertKeepsSecrets(ran)
 
-    def test_database_that_cannot_be_reached_is_named(self):
+    def test_unreachable_database_is_named(self):
         # Nothing may listen on this port.
         self.write_api_conf(
             f'postgresql+psycopg2://u:{base.QUOTED}@127.0.0.1:1/x')
@@ -290,7 +290,7 @@ class TestErrors(base.CommandTestCase):
         self.assertEnds(1, ran, 'empty.sqlite', 'version none',
                         'cellsched-manage api_db sync')
 
-    def test_options_of_messages_are_looked_at_before_one_is_sent(self):
+    def test_messaging_options_are_checked_before_sending(self):
         for groups, field in (
                 ({'oslo_messaging_rabbit': {'rabbit_retry_interval': 'soon'}},
                  '[oslo_messaging_rabbit] rabbit_retry_interval'),
@@ -303,7 +303,7 @@ class TestErrors(base.CommandTestCase):
                 with self.subTest(field=field, command=words):
                     self.assertEnds(1, self.shell(*words), field)
 
-    def test_command_that_sends_nothing_does_without_a_transport(self):
+    def test_commands_without_messages_need_no_transport(self):
         connection = self.useFixture(databases.APIDatabase()).url
         self.write('api.conf', api_database={'connection': connection})
 
@@ -315,7 +315,7 @@ class TestErrors(base.CommandTestCase):
                 self.assertEnds(
                     1, self.shell(*words), '[DEFAULT] transport_url')
 
-    def test_unknown_plugin_is_named_with_those_that_are_there(self):
+    def test_error_for_an_unknown_plugin_lists_plugins(self):
         self.write_api_conf(
             filter_scheduler={'enabled_filters': 'ComputeFilter,NixFilter'})
         self.manage('claims_db', 'sync')
@@ -324,7 +324,7 @@ class TestErrors(base.CommandTestCase):
 
         self.assertEnds(1, ran, 'NixFilter', 'NumInstancesFilter')
 
-    def test_project_that_cannot_be_kept_is_refused(self):
+    def test_project_id_above_255_characters_is_refused(self):
         self.write_api_conf()
 
         ran = self.shell('server', 'list', '--os-project-id', 'x' * 256)
@@ -344,7 +344,7 @@ class TestErrors(base.CommandTestCase):
 
 class TestCommands(base.CommandTestCase):
 
-    def test_command_of_others_does_not_replace_one_that_is_shipped(self):
+    def test_installed_command_does_not_replace_a_shipped_command(self):
         self.useFixture(fixtures.MonkeyPatch(
             'stevedore.ExtensionManager.ENTRY_POINT_CACHE', {
                 'cellsched.cli': [metadata.EntryPoint(
@@ -355,7 +355,7 @@ class TestCommands(base.CommandTestCase):
 
         self.assertIs(server.list_servers, found)
 
-    def test_commands_are_named_as_people_type_them(self):
+    def test_commands_have_names_with_spaces(self):
         manager = app.Commands('cellsched.manage')
         names = {name for name, _ in manager}
 

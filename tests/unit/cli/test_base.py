@@ -120,7 +120,7 @@ class TestTableOfServers(base.CommandTestCase):
         self.assertEqual((0, ''), (ran.code, ran.err))
         return ran.out
 
-    def test_table_that_is_too_wide_has_short_ids_and_folded_texts(self):
+    def test_wide_table_has_short_ids_and_folded_texts(self):
         out = self.listed('--max-width', '80')
 
         self.assertIn('| 7a1c2b3d |', out)
@@ -130,7 +130,7 @@ class TestTableOfServers(base.CommandTestCase):
         # Commands on groups need the whole id.
         self.assertNotIn('| 7a1c2b3d | 7a1c2b3d |', out)
 
-    def test_table_that_fits_is_not_changed(self):
+    def test_narrow_table_is_unchanged(self):
         for argv in (('--max-width', '500'), ('-c', 'ID', '--max-width', '80'),
                      ()):
             self.assertIn('7a1c2b3d-0000-4000-8000-000000000001',
@@ -167,13 +167,13 @@ class TestLister(base.CommandTestCase):
         Listing.ran = False
         return self.run_app(app.Shell, 'list', *argv, list=Listing)
 
-    def test_columns_are_chosen_however_they_are_written(self):
+    def test_columns_are_selected_in_any_spelling(self):
         for name in ('Full Name', 'full_name', 'FULL NAME'):
             ran = self.run_listing('-c', name, '-f', 'value')
 
             self.assertEqual(base.Ran(0, 'x\n', ''), ran)
 
-    def test_unknown_column_is_refused_before_anything_is_done(self):
+    def test_unknown_column_is_refused_before_the_command_runs(self):
         ran = self.run_listing('-c', 'ID', '-c', 'Nix')
 
         self.assertEnds(1, ran, '--column', 'ID, Full Name', 'Nix')
@@ -185,12 +185,12 @@ class TestLister(base.CommandTestCase):
         self.assertEqual(0, ran.code)
         self.assertIn('It does this:\n\n    list\n', ran.out)
 
-    def test_help_says_where_other_options_are(self):
+    def test_help_refers_to_global_options(self):
         ran = self.run_listing('--help')
 
         self.assertIn('cellsched --help', ran.out)
 
-    def test_help_says_which_other_distribution_has_the_command(self):
+    def test_help_names_the_distribution_of_a_command(self):
         ran = self.run_app(app.Shell, 'list', '--help', list=Foreign)
 
         self.assertIn('provided by the cliff plugin', ran.out)
@@ -206,7 +206,7 @@ class TestLister(base.CommandTestCase):
 
         self.assertIn('See also elsewhere.', ran.out)
 
-    def test_metadata_of_all_that_is_installed_is_left_alone(self):
+    def test_metadata_of_installed_packages_is_not_read(self):
         self.write_api_conf()
         done = subprocess.run(
             [sys.executable, '-c', METADATA, '--config-file',
@@ -249,7 +249,7 @@ class TestChange(base.CommandTestCase):
     def change(self, *argv):
         return self.shell('change', *argv, change=Change)
 
-    def test_each_change_is_one_line(self):
+    def test_each_change_is_shown_in_a_line(self):
         self.assertEqual(
             base.Ran(0, 'Moved box big, to attic\nMoved box small\n', ''),
             self.change('big', 'small', 'big'))
@@ -275,7 +275,7 @@ class TestChange(base.CommandTestCase):
             self.assertEqual((0, ''), (ran.code, ran.err))
             self.assertEqual(lines, ran.out.splitlines())
 
-    def test_error_with_one_is_reported_and_the_rest_continues(self):
+    def test_failed_change_is_reported_and_the_rest_continues(self):
         ran = self.change('-f', 'json', 'missing', 'small')
 
         self.assertEnds(1, ran, 'no box missing')
@@ -316,7 +316,7 @@ class TestEveryCommand(base.CommandTestCase):
 
 class TestEach(base.CommandTestCase):
 
-    def test_error_with_one_is_reported_and_the_others_go_on(self):
+    def test_failed_deletion_is_reported_and_the_rest_continues(self):
         self.write_api_conf()
         self.shell('flavor', 'create', 'm1', '--ram', '1', '--vcpus', '1')
 
@@ -332,7 +332,7 @@ class TestSave(base.CommandTestCase):
         super().setUp()
         self.path = self.directory / 'file'
 
-    def test_pipe_is_written_to_and_stays_one(self):
+    def test_pipe_is_written_and_not_replaced(self):
         os.mkfifo(self.path)
         reader = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK)
         self.addCleanup(os.close, reader)

@@ -49,7 +49,7 @@ class TestCell(test_server.ServerTestCase):
             shown['state'], shown['reason'], shown['hosts']))
         self.assertIn('sqlite:///', shown['database_connection'])
 
-    def test_cell_that_does_not_answer_is_down_and_says_why(self):
+    def test_unreachable_cell_is_down_with_its_reason(self):
         before = self.update(
             disabled=True,
             database_connection='sqlite:////nowhere/cell1.sqlite')

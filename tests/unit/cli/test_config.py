@@ -24,9 +24,9 @@ class TestValidateConfig(base.CommandTestCase):
         All that is said of where they are is the file's name.
         """
         self.write('api.conf', **groups)
-        return self.said(*argv)
+        return self.validated(*argv)
 
-    def said(self, *argv):
+    def validated(self, *argv):
         ran = self.validate(*argv)
         lines = ran.out.replace(f'{self.api_conf}: ', '').splitlines()
         if lines == ['Nothing is wrong.']:
@@ -34,7 +34,7 @@ class TestValidateConfig(base.CommandTestCase):
         self.assertEqual(1 if lines else 0, ran.code)
         return lines
 
-    def test_configuration_of_which_nothing_is_wrong_ends_with_0(self):
+    def test_valid_configuration_exits_with_0(self):
         self.write_api_conf(
             scheduler={'max_attempts': 5},
             filter_scheduler={'enabled_filters': 'NumInstancesFilter',
@@ -96,7 +96,7 @@ class TestValidateConfig(base.CommandTestCase):
         self.assertEqual([], self.problems(
             '--exclude-group', 'keystone_authtoken', **groups))
 
-    def test_options_of_plugins_that_are_not_enabled_are_known(self):
+    def test_options_of_disabled_plugins_are_known(self):
         self.assertEqual([], self.problems(
             filter_scheduler={'max_instances_per_host': 7}))
 
@@ -124,7 +124,7 @@ class TestValidateConfig(base.CommandTestCase):
             self.assertIn('ssl_ca_file', ran.out)
             self.assertEqual(warns, 'the names of all 2 hosts' in ran.err)
 
-    def test_queue_options_that_contradict_each_other_are_named(self):
+    def test_contradicting_queue_options_are_named(self):
         [found] = self.problems(
             DEFAULT={'transport_url': 'rabbit://u:p@h/v'},
             oslo_messaging_rabbit={'rabbit_ha_queues': True})
@@ -138,18 +138,18 @@ class TestValidateConfig(base.CommandTestCase):
 
         self.assertIn('[claims] store: memory lacks durable; expected', found)
 
-    def test_file_that_cannot_be_read_is_all_that_is_known(self):
+    def test_unreadable_file_is_the_single_problem(self):
         for text in ('[scheduler]\nmax_attempts\n', 'x = 1\n[a\n'):
             self.api_conf.write_text(text)
-            [found] = self.said()
+            [found] = self.validated()
             self.assertIn('line 2', found)
         self.api_conf.unlink()
-        [found] = self.said()
+        [found] = self.validated()
         self.assertIn('No such file', found)
         [found] = self.problems(filter_scheduler={'enabled_filters': '$x'})
         self.assertIn('enabled_filters', found)
 
-    def test_problems_are_data_too(self):
+    def test_problems_are_shown_as_json_and_yaml(self):
         self.write('api.conf', cells={'timeout': 0})
 
         [found] = self.validate('-f', 'json').data
@@ -184,7 +184,7 @@ class TestConnect(base.CommandTestCase):
         self.assertEqual(1, code)
         self.assertIn('api_db sync', said)
 
-    def test_cells_that_do_not_answer_are_named(self):
+    def test_unreachable_cells_are_named(self):
         self.write_api_conf()
         self.assertEqual(0, self.manage('claims_db', 'sync').code)
         self.assertEqual((0, 'Nothing is wrong.\n'), self.found('--connect'))

@@ -50,7 +50,7 @@ class PlanTestCase(base.CommandTestCase):
 
 class TestPlan(PlanTestCase):
 
-    def test_best_host_is_planned_and_nothing_is_needed(self):
+    def test_best_host_is_planned_without_changing_the_snapshot(self):
         before = self.path.read_text()
 
         self.assertEqual((0, ['b']), self.planned())
@@ -90,7 +90,7 @@ class TestPlan(PlanTestCase):
         self.assertEqual(2, ran.code)
         self.assertIn('Filter AvailabilityZoneFilter took', ran.err)
 
-    def test_it_shows_stages_weights_and_why(self):
+    def test_plan_shows_stages_weights_and_reasons(self):
         ran = self.plan('--count', 2, '--alternates', 1)
 
         self.assertEqual((0, ''), (ran.code, ran.err))
@@ -125,7 +125,7 @@ class TestPlan(PlanTestCase):
             for text in found:
                 self.assertIn(f'\n* {text}\n', self.plan(*argv).out)
 
-    def test_driver_that_does_not_filter_refuses_a_snapshot(self):
+    def test_driver_without_filters_refuses_a_snapshot(self):
         self.write('api.conf', scheduler={'driver': 'chance_scheduler'})
 
         self.assertEnds(1, self.plan(), '[scheduler] driver',
@@ -133,7 +133,7 @@ class TestPlan(PlanTestCase):
         self.write('api.conf', scheduler={'driver': 'provider_scheduler'})
         self.assertEqual(0, self.plan().code)
 
-    def test_servers_that_fit_nowhere_end_with_2_and_the_reasons(self):
+    def test_unplaceable_servers_exit_with_2_and_the_reasons(self):
         ran = self.plan(size=('--vcpus', 1, '--ram', 9000))
 
         self.assertEqual((2, ''), (ran.code, ran.err))
@@ -220,7 +220,7 @@ class TestPlan(PlanTestCase):
         self.assertEqual(
             ('p', 0), (ran.data['request']['project_id'], ran.code))
 
-    def test_demand_that_no_stage_reads_ends_with_2_and_its_name(self):
+    def test_unmet_demand_exits_with_2_and_its_name(self):
         ran = self.plan('--extra-spec', 'hw:numa_nodes=2')
 
         self.assertEqual(2, ran.code)
@@ -228,7 +228,7 @@ class TestPlan(PlanTestCase):
                       'flavor extra spec hw:numa_nodes (a NUMA topology).',
                       ran.out)
 
-    def test_demands_and_hints_are_ignored_where_it_is_so_configured(self):
+    def test_demands_and_hints_are_ignored_if_configured(self):
         self.write('api.conf', scheduler={
             'unmet_demands': 'ignore', 'unknown_hints': 'ignore'})
 
@@ -282,7 +282,7 @@ class TestBadPlan(PlanTestCase):
                 ({'scheduler_hints': {'color': ['red']}}, 'hints')):
             self.assertEnds(1, self.plan(*self.file(request)), *texts)
 
-    def test_file_that_cannot_be_read_is_named(self):
+    def test_unreadable_file_is_named(self):
         path = self.directory / 'bad.json'
         for text, expected in (
                 ('{', 'JSON'), ('{"a": NaN}', 'NaN'), ('[' * 99_999, 'nested'),
@@ -296,7 +296,7 @@ class TestBadPlan(PlanTestCase):
 
 class TestRequest(PlanTestCase):
 
-    def test_every_nested_object_is_one(self):
+    def test_nested_objects_are_fields_of_their_object(self):
         from cellsched.cli import planning
 
         for kind, nested in planning._NESTED.items():
@@ -367,7 +367,7 @@ class TestExplain(base.CommandTestCase):
                 'made the largest difference, 0.875.'):
             self.assertIn(line, lines)
 
-    def test_way_is_shown_if_there_are_several(self):
+    def test_decision_way_is_shown_with_its_reasons(self):
         for reasons, line in (
                 ([], 'Decided on columns'),
                 (['a', 'b'], 'Decided on columns, because of a; b')):
@@ -383,7 +383,7 @@ class TestExplain(base.CommandTestCase):
 
         self.assertIn('resources:VGPU', self.explain(self.one).out)
 
-    def test_second_that_is_as_good_or_better_is_explained(self):
+    def test_second_host_with_an_equal_or_higher_weight_is_explained(self):
         for second, text in (
                 (place('n2', self.cell, RAMWeigher=1.0, CPUWeigher=0.5),
                  'weighs the same'),
@@ -486,7 +486,7 @@ class TestExplain(base.CommandTestCase):
         self.assertEnds(
             1, self.explain('req-2'), 'req-2', 'decision_retention is 0')
 
-    def test_server_that_does_not_exist_is_named(self):
+    def test_unknown_server_is_named(self):
         # A cell that does not answer may have a server of that name.
         for name, text in ((self.one, 'and no such server'),
                            ('web', 'web; decisions are kept'),
@@ -567,7 +567,7 @@ class TestCapacity(base.CommandTestCase):
 
         self.assertEqual([8, 13, 21], [row[-1] for row in rows])
 
-    def test_filters_say_which_hosts_take_one(self):
+    def test_capacity_counts_the_servers_on_passed_hosts(self):
         self.assertEqual((0, [
             ('North', 1, 0, 0), ('South', 2, 1, 4), ('all cells', 3, 1, 4),
         ]), self.rows('--availability-zone', 'east'))
@@ -591,7 +591,7 @@ class TestCapacity(base.CommandTestCase):
             ('North', 2, 2, 5), ('south', 1, 1, 5), ('all cells', 3, 3, 5),
         ]), self.rows('--extra-spec', 'resources:CUSTOM_A=2'))
 
-    def test_all_cells_have_room_for_no_fewer_than_one_of_them(self):
+    def test_total_capacity_is_at_least_the_capacity_of_a_cell(self):
         groups = test_provider_groups
         # A server in the south takes twice as much of what is shared.
         self.share([[groups.Provider()], [
@@ -607,7 +607,7 @@ class TestCapacity(base.CommandTestCase):
         self.write('api.conf', filter_scheduler={
             'weight_classes': weighers, 'fragmentation_flavors': text})
 
-    def test_room_that_the_mix_of_flavors_cannot_use_is_shown(self):
+    def test_capacity_unusable_for_the_flavor_mix_is_shown(self):
         # Of 32 vCPUs each; of 8192 MB in the north and 4096 and 512 MB.
         for weighers in 'RAMWeigher', 'all_weighers':
             self.mix('8:4096=1', weighers)
@@ -621,7 +621,7 @@ class TestCapacity(base.CommandTestCase):
         self.assertIn('"North",1,1,8,25.0', self.capacity('-f', 'csv').out)
         self.assertIn('|             25.0 |', self.capacity().out)
 
-    def test_nothing_is_unusable_without_a_mix(self):
+    def test_unusable_share_is_empty_without_a_mix(self):
         self.mix('')
 
         self.assertEqual([None] * 3, [
@@ -634,14 +634,14 @@ class TestCapacity(base.CommandTestCase):
 
             self.assertEnds(1, self.capacity(), 'VCPUS:MEMORY_MB=SHARE')
 
-    def test_none_ends_with_2_and_says_why(self):
+    def test_zero_capacity_exits_with_2_and_the_reason(self):
         ran = self.capacity('-f', 'json', size=(
             '--vcpus', 1, '--ram', 10 ** 6))
 
         self.assertEqual((2, 0), (ran.code, ran.data[-1]['Servers']))
         self.assertIn('3 hosts: is too small in memory', ran.err)
 
-    def test_chart_is_drawn_where_it_is_asked_for(self):
+    def test_chart_is_drawn_on_request(self):
         drawn, plain = self.capacity('--chart'), self.capacity()
 
         self.assertIn('67%  8 of 12', drawn.out)

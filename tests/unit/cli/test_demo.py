@@ -38,7 +38,7 @@ class TestDemo(base.CommandTestCase):
         for word in '--scenario', '--keep', 'Ends', '-f':
             self.assertIn(word, ran.out)
 
-    def test_list_is_on_one_stream_and_chart_on_the_other(self):
+    def test_list_is_on_stdout_and_chart_on_stderr(self):
         for _ in range(2):
             ran = self.play('--scenario', self.write_scenario(), '-f', 'json')
 
@@ -63,22 +63,22 @@ class TestDemo(base.CommandTestCase):
         self.assertEqual(0, ran.code)
         self.assertIn('1/1', ran.err)
 
-    def test_configuration_of_its_caller_is_nothing_to_it(self):
+    def test_configuration_of_the_caller_is_not_read(self):
         ran = self.play('--config-file', self.directory / 'none.conf',
                         '--scenario', self.write_scenario(), '-f', 'csv')
 
         self.assertEqual(0, ran.code, ran.err)
 
-    def test_unknown_argument_is_one_line(self):
+    def test_unknown_argument_is_refused_in_a_single_line(self):
         self.assertEnds(1, self.play('--scenarios', 'x'), '--scenarios')
         self.assertEnds(1, self.play('x'), 'x')
 
-    def test_column_is_checked_before_anything_is_done(self):
+    def test_unknown_column_is_refused_before_the_demonstration(self):
         ran = self.play('-c', 'Nothing', '--scenario', '/nowhere')
 
         self.assertEnds(1, ran, '--column', 'Nothing')
 
-    def test_keep_directory_that_cannot_be_made_is_named(self):
+    def test_unusable_keep_directory_is_named(self):
         path = self.write_scenario()
 
         ran = self.play('--scenario', path, '--keep', path / 'below')
@@ -99,7 +99,7 @@ class TestCluster(base.CommandTestCase):
             self.directory / 'world' / 'etc' / 'api.conf', 'demo',
             '--cluster', '--scenario', path, '-f', 'json', *args)
 
-    def test_its_servers_are_created_there_and_deleted(self):
+    def test_servers_are_created_in_the_deployment_and_deleted(self):
         plan = test_scenario.LEAST['cells']
         with deployment.Deployment(self.directory / 'world', [
                 deployment.DeployedCell(cell['name'], [
@@ -171,7 +171,7 @@ class TestPlay(base.CommandTestCase):
         super().setUp()
         self.advanced = []
 
-    def test_server_that_is_not_built_in_time_is_not_as_expected(self):
+    def test_unbuilt_server_at_the_timeout_is_unexpected(self):
         played = self.play([{'name': 'web', 'flavor': 'small'}])
 
         self.assertEqual(['BUILD'], [each.status for each in played.servers])
@@ -179,7 +179,7 @@ class TestPlay(base.CommandTestCase):
             ['web: expected status ACTIVE, got BUILD'], played.unexpected)
         self.assertEqual({0}, set(self.advanced))
 
-    def test_server_that_is_not_gone_in_time_is_not_as_expected(self):
+    def test_undeleted_server_at_the_timeout_is_unexpected(self):
         played = self.play([
             {'name': 'web', 'flavor': 'small', 'delete': 'when-built',
              'expect': {'status': 'DELETED'}}])

@@ -22,7 +22,7 @@ def only_first():
         [toys.Filter(lambda hosts: hosts.rows == 0)], [])
 
 
-class Elsewhere(deployment.ReadDeployment):
+class FarDeployment(deployment.ReadDeployment):
     """Hosts that no database here knows, and a decision of their own."""
 
     retention_option = '[elsewhere] kept'
@@ -65,7 +65,7 @@ class FarShell(app.Shell):
 
     @functools.cached_property
     def deployment(self):
-        return Elsewhere(self.conf)
+        return FarDeployment(self.conf)
 
 
 class TestDeployment(base.CommandTestCase):
@@ -78,25 +78,25 @@ class TestDeployment(base.CommandTestCase):
         return self.run_app(
             FarShell, '--config-file', self.api_conf, *argv)
 
-    def test_plan_is_made_there_and_needs_no_database(self):
+    def test_plan_is_made_by_the_deployment_without_a_database(self):
         ran = self.far('plan', *SIZE, '-f', 'json')
 
         self.assertEqual((0, ''), (ran.code, ran.err))
         self.assertEqual([('a', 'far')], [
             (each['host'], each['cell']) for each in ran.data['places']])
 
-    def test_room_is_counted_there(self):
+    def test_capacity_is_counted_by_the_deployment(self):
         ran = self.far('capacity', '--flavor', 'any', '-f', 'json')
 
         self.assertEqual((0, ''), (ran.code, ran.err))
         self.assertEqual([('far', 2, 1, 1), ('all cells', 2, 1, 1)],
                          [tuple(row.values())[:4] for row in ran.data])
 
-    def test_hints_that_are_read_there_are_taken(self):
+    def test_hints_of_the_deployment_are_accepted(self):
         self.assertEqual(0, self.far(
             'plan', *SIZE, '--hint', 'rack=3').code)
 
-    def test_hosts_are_exported_from_there(self):
+    def test_hosts_are_exported_from_the_deployment(self):
         ran = self.far('host', 'export')
 
         self.assertEqual(['a', 'b'], ran.data['columns']['host'])

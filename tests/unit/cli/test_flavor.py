@@ -44,7 +44,7 @@ class TestFlavor(base.CommandTestCase):
                            (('nix', '--property', 'a=1'), 'nix')):
             self.assertEnds(1, self.shell('flavor', 'set', *argv), text)
 
-    def test_id_is_made_up_unless_it_is_given(self):
+    def test_id_is_generated_by_default(self):
         ran = self.create('m1', '--ram', '1', '--vcpus', '1')
         auto = self.create('m2', '--ram', '1', '--vcpus', '1', '--id', 'auto')
 
@@ -81,7 +81,7 @@ class TestFlavor(base.CommandTestCase):
         self.assertEqual(base.Ran(0, 'Deleted flavor m1\n', ''), ran)
         self.assertEnds(1, self.shell('flavor', 'show', 'm1'), 'm1')
 
-    def test_name_that_is_taken_is_refused(self):
+    def test_duplicate_name_is_refused(self):
         self.create('m1', '--ram', '1', '--vcpus', '1')
 
         ran = self.create('m1', '--ram', '1', '--vcpus', '1')

@@ -117,13 +117,13 @@ class TestHost(base.CommandTestCase):
         for formatter in ('yaml', 'shell', 'value', 'table'):
             self.assertIn('pool0', show('a', '-f', formatter).out)
 
-    def test_host_of_several_nodes_asks_for_one(self):
+    def test_host_with_several_nodes_requires_a_node(self):
         ran = self.shell('host', 'show', 'a', '--snapshot', self.path)
 
         self.assertEqual(1, ran.code)
         self.assertIn('a1, a2', ran.err)
 
-    def test_host_that_is_not_there_is_named(self):
+    def test_unknown_host_is_named_with_a_suggestion(self):
         ran = self.shell('host', 'show', 'x', '--snapshot', self.path)
 
         self.assertEqual(1, ran.code)
@@ -131,7 +131,7 @@ class TestHost(base.CommandTestCase):
         self.assertIn('There is no host b1; did you mean b?', self.shell(
             'host', 'show', 'b1', '--snapshot', self.path).err)
 
-    def test_file_that_is_no_snapshot_is_refused(self):
+    def test_invalid_snapshot_is_refused(self):
         for text, words in (('{', 'JSON'), ('[]', 'an object'),
                             ('{"format": "x"}', 'it is missing')):
             self.path.write_text(text)

@@ -36,7 +36,7 @@ class TestAudit(base.CommandTestCase):
                 instance_mappings.models.build_requests.delete())
         return uuid
 
-    def test_nothing_wrong_ends_with_0(self):
+    def test_audit_without_findings_exits_with_0(self):
         self.assertEqual(base.Ran(0, '[]', ''), self.stripped(self.audit()))
 
     def test_finding_is_shown_and_ends_with_1(self):
@@ -82,7 +82,7 @@ class TestAudit(base.CommandTestCase):
     def test_other_commands_end_with_1_as_before(self):
         self.assertEnds(1, self.manage('cell_v2', 'list_cells', '-c', 'No'))
 
-    def test_claims_of_one_process_are_skipped(self):
+    def test_claims_in_memory_are_skipped(self):
         self.write_api_conf(self.database.url, claims={
             'store': 'memory', 'require': ''})
 
@@ -90,7 +90,7 @@ class TestAudit(base.CommandTestCase):
 
         self.assertEnds(0, ran, 'claims were not checked')
 
-    def test_terminal_shows_how_far_it_is(self):
+    def test_terminal_shows_progress(self):
         self.lose()
         stderr = base.Terminal()
 

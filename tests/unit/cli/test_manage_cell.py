@@ -51,7 +51,7 @@ class CellTestCase(base.CommandTestCase):
 
 class TestMapCell0(CellTestCase):
 
-    def test_database_is_beside_the_one_of_the_configuration(self):
+    def test_default_database_of_cell0_is_named_after_the_cell_database(self):
         for url, expected in (
                 ('sqlite:////srv/main.v2.sqlite',
                  'sqlite:////srv/main.v2_cell0.sqlite'),
@@ -82,7 +82,7 @@ class TestMapCell0(CellTestCase):
             [self.sqlite('other')],
             [cell.database_connection for cell in self.cells()])
 
-    def test_mapped_cell0_stays_where_it_is(self):
+    def test_mapped_cell0_is_not_changed(self):
         given = ('map_cell0', '--database_connection', self.sqlite('one'))
         self.cell_v2(*given)
 
@@ -96,7 +96,7 @@ class TestMapCell0(CellTestCase):
             [self.sqlite('one')],
             [cell.database_connection for cell in self.cells()])
 
-    def test_above_the_cells_it_is_beside_the_api_database(self):
+    def test_default_database_of_cell0_is_named_after_the_api_database(self):
         url = self.useFixture(databases.APIDatabase()).url
         self.write_api_conf(url)
 
@@ -106,7 +106,7 @@ class TestMapCell0(CellTestCase):
             [url.replace('.sqlite', '_cell0.sqlite')],
             [cell.database_connection for cell in self.cells()])
 
-    def test_database_without_a_name_has_none_beside_it(self):
+    def test_database_without_a_name_has_no_default_for_cell0(self):
         for url in ('sqlite://', 'sqlite:///:memory:',
                     'postgresql+psycopg2://host'):
             self.write_api_conf(database={'connection': url})
@@ -114,7 +114,7 @@ class TestMapCell0(CellTestCase):
             self.assertEnds(
                 1, self.cell_v2('map_cell0'), 'names a database')
 
-    def test_bad_url_is_refused_and_nothing_is_mapped(self):
+    def test_bad_url_is_refused_and_no_cell_is_mapped(self):
         for url in (f'nix://u:{base.PASSWORD}@host/x', 'nonsense',
                     f'u:{base.PASSWORD}@host'):
             ran = self.cell_v2('map_cell0', '--database_connection', url)
@@ -126,7 +126,7 @@ class TestMapCell0(CellTestCase):
 
 class TestCreateCell(CellTestCase):
 
-    def test_cell_has_the_urls_that_were_given(self):
+    def test_cell_has_the_given_urls(self):
         ran = self.cell_v2(
             'create_cell', '--name', 'c1', '--database_connection',
             self.sqlite('c1'), '--transport-url', self.local('c1'))
@@ -139,7 +139,7 @@ class TestCreateCell(CellTestCase):
             (cell.name, cell.database_connection, cell.transport_url,
              cell.disabled))
 
-    def test_urls_of_the_configuration_are_used_and_it_says_so(self):
+    def test_urls_of_the_configuration_are_used_and_named(self):
         url = self.write_cell_conf()
 
         ran = self.cell_v2(
@@ -159,7 +159,7 @@ class TestCreateCell(CellTestCase):
 
         self.assertEqual([True], [cell.disabled for cell in self.cells()])
 
-    def test_url_that_another_cell_has_ends_with_2(self):
+    def test_url_of_another_cell_exits_with_2(self):
         self.cell_v2('map_cell0', '--database_connection',
                      self.sqlite('cell0'))
         self.create_cell('c1')
@@ -261,7 +261,7 @@ class TestCreateCell(CellTestCase):
         self.assertEqual(0, self.cell_v2(*argv, '--no-check').code)
         self.assertEqual(1, len(self.cells()))
 
-    def test_name_that_cannot_be_shown_is_refused(self):
+    def test_unprintable_name_is_refused(self):
         ran = self.cell_v2(
             'create_cell', '--name', 'a\nb', '--database_connection',
             self.sqlite('c1'), '--transport-url', self.local('c1'))
@@ -335,7 +335,7 @@ class TestDiscoverHosts(CellTestCase):
             found = host_mappings.get_many(connection, hosts)
         return {host: cell.name for host, cell in found.items()}
 
-    def test_new_hosts_are_mapped_to_their_cells(self):
+    def test_new_hosts_are_mapped_to_their_cells_once(self):
         self.create_cell('c1')
         self.create_cell('c2')
         self.add_host('c1', 'h1')
@@ -355,7 +355,7 @@ class TestDiscoverHosts(CellTestCase):
         self.assertIn('Found 1 cell mappings.', ran.out)
         self.assertIn('Mapped host h1.', ran.out)
 
-    def test_one_cell_may_be_named(self):
+    def test_hosts_of_a_single_cell_can_be_discovered(self):
         self.create_cell('c1')
         uuid = self.create_cell('c2')
         self.add_host('c1', 'h1')
@@ -370,7 +370,7 @@ class TestDiscoverHosts(CellTestCase):
 
         self.assertEnds(1, ran, 'nix')
 
-    def test_nothing_new_ends_with_1_if_that_is_asked_for(self):
+    def test_strict_discovery_without_new_hosts_exits_with_1(self):
         self.create_cell('c1')
         self.add_host('c1', 'h1')
 
@@ -392,7 +392,7 @@ class TestDiscoverHosts(CellTestCase):
         self.assertEqual({'twin': 'c1', 'h2': 'c2'},
                          self.mapped('twin', 'h2'))
 
-    def test_hosts_without_nodes_are_found_by_their_services(self):
+    def test_hosts_without_nodes_are_discovered_by_their_services(self):
         self.create_cell('c1')
         self.add_host('c1', 'h1', node=False)
 
@@ -406,7 +406,7 @@ class TestDiscoverHosts(CellTestCase):
         self.assertEqual({'h1': 'c1'}, self.mapped('h1'))
         self.assertIn('Mapped host h1.', by_service.out)
 
-    def test_cell_that_cannot_be_reached_does_not_keep_others_from_it(self):
+    def test_unreachable_cell_does_not_block_discovery_in_another(self):
         self.write('lost.conf', DEFAULT={'transport_url': self.local('lost')},
                    database={'connection': self.sqlite('no/directory')})
         self.cell_v2('create_cell', '--no-check',
@@ -490,7 +490,7 @@ class TestUpdateCell(ChangeCase):
             (self.cell.name, self.cell.transport_url,
              self.cell.database_connection))
 
-    def test_urls_are_changed_to_those_of_no_other_cell(self):
+    def test_urls_can_be_changed_unless_used_by_another_cell(self):
         ran = self.changed('--transport-url', self.local('new'),
                            '--database_connection', self.sqlite('new'))
 
@@ -545,7 +545,7 @@ class TestDeleteCell(ChangeCase):
         return self.cell_v2(
             'delete_cell', '--cell_uuid', uuid or self.uuid, *argv)
 
-    def test_cell_goes_when_nothing_lives_there(self):
+    def test_cell_is_deleted_only_without_hosts(self):
         self.assertEnds(1, self.deleted(uuid=UNKNOWN), UNKNOWN)
         self.add_host('h1')
         self.assertEnds(2, self.deleted(), '1 hosts', '--force')
@@ -556,7 +556,7 @@ class TestDeleteCell(ChangeCase):
             0, f'Unmapped cell {self.uuid} and 1 hosts\n', ''), ran)
         self.assertEqual(['cell0'], [cell.name for cell in self.cells()])
 
-    def test_servers_keep_it(self):
+    def test_cell_with_servers_is_not_deleted(self):
         uuid = self.add_server()
         for argv in (), ('--force',):
             self.assertEnds(3, self.deleted(*argv), '1 servers')
@@ -584,7 +584,7 @@ class TestHosts(ChangeCase):
         self.assertEnds(
             1, self.cell_v2('list_hosts', '--cell_uuid', UNKNOWN), UNKNOWN)
 
-    def test_host_goes_when_no_server_is_there(self):
+    def test_host_is_deleted_only_without_servers(self):
         self.add_host('a')
         self.add_host('b')
         self.add_server(host='b')
@@ -618,7 +618,7 @@ class TestMapInstances(ChangeCase):
         return self.cell_v2(
             'map_instances', '--cell_uuid', uuid or self.uuid, *argv)
 
-    def test_runs_of_a_few_say_whether_there_are_more(self):
+    def test_exit_code_reports_remaining_instances(self):
         self.assertEqual(
             base.Ran(1, 'Mapped 2 instances; there are more\n', ''),
             self.mapped('--max-count', '2'))
@@ -678,7 +678,7 @@ class TestSetup(CellTestCase):
         self.assertIn('already mapped', again.out)
         self.assertIn(cell.uuid, again.out)
 
-    def test_new_hosts_go_to_the_cell_of_the_others(self):
+    def test_new_hosts_are_mapped_to_the_existing_cell(self):
         self.add_hosts('a')
         self.run_with_cell('map_cell_and_hosts')
         self.add_hosts('b')
@@ -702,7 +702,7 @@ class TestSetup(CellTestCase):
         self.assertEnds(
             1, self.run_with_cell('map_cell_and_hosts'), 'one cell')
 
-    def test_without_hosts_nothing_is_mapped(self):
+    def test_setup_without_hosts_maps_no_cell(self):
         ran = self.run_with_cell('map_cell_and_hosts')
 
         self.assertEqual((0, []), (ran.code, self.cells()))
@@ -710,7 +710,7 @@ class TestSetup(CellTestCase):
         self.assertEnds(1, self.run_with_cell(
             'map_cell_and_hosts', '--transport-url', 'nonsense'))
 
-    def test_simple_setup_maps_all_there_is(self):
+    def test_simple_setup_maps_cells_hosts_and_instances(self):
         self.assertEqual(1, self.run_with_cell('simple_cell_setup').code)
         self.add_hosts('a')
 

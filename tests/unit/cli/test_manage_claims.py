@@ -87,7 +87,7 @@ class TestCopy(CopyTestCase):
             'verified': True, 'differences': [], 'more_differences': 0,
         }, ran.data)
 
-    def test_later_files_override_earlier_ones(self):
+    def test_later_files_override_earlier_files(self):
         self.write_new(self.sqlite('nowhere'), 'first.conf')
 
         ran = self.copy('--to-config-file', self.new_conf,
@@ -121,7 +121,7 @@ class TestCopy(CopyTestCase):
         for text in f'copying [{"#" * 40}] 8/8', f'comparing [{"#" * 40}] 8/8':
             self.assertIn(text, ran.err)
 
-    def test_lines_are_written_elsewhere_when_it_takes_long(self):
+    def test_long_copy_logs_its_progress(self):
         ran = self.run_app(
             app.Manage, f'--config-file={self.api_conf}', 'claims', 'copy',
             '--to-config-file', self.new_conf, clock=RushingClock())
@@ -142,13 +142,13 @@ class TestCopy(CopyTestCase):
 
 class TestRefused(CopyTestCase):
 
-    def test_target_that_is_the_source(self):
+    def test_target_equal_to_the_source(self):
         self.write_new(self.sqlite('./old'), 'same.conf')
 
         self.assertEnds(1, self.copy(to=self.directory / 'same.conf'),
                         'No claims were copied', 'the same store')
 
-    def test_target_that_has_something_else(self):
+    def test_target_with_other_claims(self):
         self.target.set_inventory('p', {'VCPU': claims.Inventory(8)})
         self.target.claim([claims.Claim('c1', 'p', {'VCPU': 1})])
 
@@ -182,7 +182,7 @@ class TestRefused(CopyTestCase):
                         'run: cellsched-manage claims_db sync')
         self.assertNothingCopied()
 
-    def test_store_that_one_process_sees_is_neither_source_nor_target(self):
+    def test_store_in_memory_is_refused_as_source_and_target(self):
         path = self.write_new(self.sqlite('new'), 'memory.conf',
                               store='memory')
         self.assertEnds(1, self.copy(to=path), str(path), '[claims] store',
@@ -193,7 +193,7 @@ class TestRefused(CopyTestCase):
                         'the store memory')
         self.assertNothingCopied()
 
-    def test_configuration_of_the_target_that_is_wrong_is_named(self):
+    def test_wrong_configuration_of_the_target_is_named(self):
         for options, texts in (
                 ({'store': 'nix'}, ('nix', 'sql')),
                 ({'require': 'nix'}, ('[claims] require',)),
@@ -209,7 +209,7 @@ class TestRefused(CopyTestCase):
         self.assertEnds(1, self.manage('claims', 'copy'), '--to-config-file')
         self.assertNothingCopied()
 
-    def test_target_that_cannot_be_reached_keeps_its_password(self):
+    def test_error_for_an_unreachable_target_hides_its_password(self):
         path = self.write_new(
             f'postgresql+psycopg2://u:{base.QUOTED}@127.0.0.1:1/x',
             'away.conf')
@@ -224,12 +224,12 @@ class TestRefused(CopyTestCase):
         self.assertIn(f'by default {copying.BATCH}', ' '.join(
             self.manage('claims', 'copy', '--help').out.split()))
 
-    def test_batch_that_makes_no_sense(self):
+    def test_invalid_batch_size(self):
         for batch in '0', '10001', 'x':
             self.assertEnds(1, self.copy('--batch', batch), 'batch')
         self.assertNothingCopied()
 
-    def test_services_cannot_be_asked_without_an_api_database(self):
+    def test_copy_without_an_api_database_requires_force(self):
         self.write_new(self.sqlite('old'), 'old.conf')
 
         ran = self.copy(conf=('old.conf',))
@@ -239,7 +239,7 @@ class TestRefused(CopyTestCase):
         self.assertEqual(0, self.copy('--force', conf=('old.conf',)).code)
         self.assertEqual(3, len(self.target.consumers()))
 
-    def test_cell_that_does_not_answer_may_have_services(self):
+    def test_unreachable_cell_requires_force(self):
         self.write('cell.conf', DEFAULT={'transport_url': self.local('c')},
                    database={'connection': self.sqlite('no/directory')})
         created = self.manage('cell_v2', 'create_cell', '--name', 'lost',
@@ -252,9 +252,9 @@ class TestRefused(CopyTestCase):
         self.assertEqual(0, self.copy('--force').code)
 
 
-class TestServicesThatAreUp(test_server.ServerTestCase):
+class TestRunningServices(test_server.ServerTestCase):
 
-    def test_nothing_is_copied_while_services_are_up(self):
+    def test_copy_is_refused_while_services_are_up(self):
         path = self.write(
             'new.conf', DEFAULT={'transport_url': self.local('new')},
             claims={'connection': self.sqlite('new')})

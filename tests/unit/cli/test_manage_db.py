@@ -34,7 +34,7 @@ class ManageTestCase(base.CommandTestCase):
 
 class TestAPIAndClaims(ManageTestCase):
 
-    def test_schemas_are_made_and_their_versions_shown(self):
+    def test_schemas_are_created_and_their_versions_shown(self):
         for command, head in (
                 ('api_db', api_schema.SCHEMA.head),
                 ('claims_db', claims_schema.SCHEMA.head)):
@@ -55,13 +55,13 @@ class TestAPIAndClaims(ManageTestCase):
         self.assertEqual(0, self.manage('api_db', 'sync', head).code)
         self.assertEqual(f'{head}\n', self.manage('api_db', 'version').out)
 
-    def test_unknown_version_is_refused_with_those_that_are_there(self):
+    def test_error_for_an_unknown_version_lists_versions(self):
         ran = self.manage('api_db', 'sync', 'nix')
 
         self.assertEnds(1, ran, 'nix', api_schema.SCHEMA.head)
         self.assertEqual('none\n', self.manage('api_db', 'version').out)
 
-    def test_database_of_a_newer_release_is_left_alone(self):
+    def test_database_of_a_newer_release_is_not_changed(self):
         self.manage('api_db', 'sync')
         parts = self.parts('api.conf')
         with parts.database.writer() as connection:
@@ -96,7 +96,7 @@ class TestAPIAndClaims(ManageTestCase):
             for what in ('sync', 'version'):
                 self.assertEnds(1, self.manage(command, what), option)
 
-    def test_database_that_cannot_be_reached_is_named(self):
+    def test_unreachable_database_is_named(self):
         self.write_api_conf(
             f'postgresql+psycopg2://u:{base.QUOTED}@127.0.0.1:1/x')
 
@@ -144,7 +144,7 @@ class TestCell(ManageTestCase):
         self.assertEqual(
             base.Ran(0, f'cell0: schema version {self.head}\n', ''), ran)
 
-    def test_cell0_is_left_out_on_demand(self):
+    def test_cell0_is_skipped_with_local_cell(self):
         self.map_cell0()
 
         ran = self.manage('db', 'sync', '--local_cell',
@@ -153,7 +153,7 @@ class TestCell(ManageTestCase):
         self.assertEqual(0, ran.code)
         self.assertEqual({'api.sqlite', 'cell.sqlite'}, self.files())
 
-    def test_cell0_that_is_not_mapped_is_a_warning(self):
+    def test_unmapped_cell0_is_a_warning(self):
         self.manage('api_db', 'sync')
 
         ran = self.manage('db', 'sync', conf=('api.conf', 'cell.conf'))
@@ -161,7 +161,7 @@ class TestCell(ManageTestCase):
         self.assertEnds(0, ran, 'warning', 'map_cell0')
         self.assertIn('cell database', ran.out)
 
-    def test_cell0_that_cannot_be_reached_ends_with_1_and_no_sync(self):
+    def test_unreachable_cell0_exits_with_1_without_a_sync(self):
         self.map_cell0('missing/cell0')
 
         ran = self.manage('db', 'sync', conf=('api.conf', 'cell.conf'))
@@ -172,7 +172,7 @@ class TestCell(ManageTestCase):
         self.assertIn('--local_cell', ran.err)
         self.assertEqual({'api.sqlite'}, self.files())
 
-    def test_all_cells_are_synced_though_one_cannot_be_reached(self):
+    def test_reachable_cells_are_synced_beside_an_unreachable_cell(self):
         self.map_cell0()
         for name, path in (('one', 'one'), ('lost', 'missing/lost'),
                            ('two', 'two')):
@@ -192,7 +192,7 @@ class TestCell(ManageTestCase):
         self.assertEnds(
             1, self.manage('db', 'sync', 'nix', '--all-cells'), 'nix')
 
-    def test_without_cells_there_are_none_to_sync(self):
+    def test_sync_of_all_cells_without_cells_is_refused(self):
         self.manage('api_db', 'sync')
 
         self.assertEnds(
@@ -266,7 +266,7 @@ class ArchiveCase(base.CommandTestCase):
 
 class TestArchive(ArchiveCase):
 
-    def test_nothing_to_archive_ends_with_0(self):
+    def test_empty_archive_run_exits_with_0(self):
         self.assertEqual(base.Ran(0, '', ''), self.archive('--all-cells'))
 
     def test_archived_rows_end_with_1_and_are_counted_on_demand(self):
@@ -308,7 +308,7 @@ class TestArchive(ArchiveCase):
         self.assertIn('cell1: instances: 4 rows\n', ran.out)
         self.assertEqual(4, self.archived())
 
-    def test_rounds_have_their_size_and_their_pause(self):
+    def test_rounds_have_the_given_size_and_pause(self):
         for _ in range(3):
             self.delete()
         clock = self.parts('api.conf').clock
@@ -360,7 +360,7 @@ class TestArchive(ArchiveCase):
         self.assertIn('cell1: shadow_instances: 1 rows\n', ran.out)
         self.assertEqual(0, self.archived())
 
-    def test_bad_arguments_have_their_codes(self):
+    def test_bad_arguments_have_separate_exit_codes(self):
         for code, argv in ((2, '--max_rows=0'), (2, '--max_rows=-1'),
                            (2, '--max_rows=x'), (2, '--max_rows=2147483648'),
                            (4, '--before=yesterday'), (4, '--before='),
@@ -377,7 +377,7 @@ class TestArchive(ArchiveCase):
         self.assertEnds(3, self.archive('--all-cells', conf=('none.conf',)),
                         '[api_database] connection')
 
-    def test_cell_that_fails_is_named_and_others_go_on(self):
+    def test_failing_cell_is_named_and_the_rest_is_archived(self):
         samples.map_cell(self.database, samples.cell(
             'broken', database_connection=(
                 f'postgresql+psycopg2://u:{base.QUOTED}@127.0.0.1:1/x')))
@@ -392,7 +392,7 @@ class TestArchive(ArchiveCase):
                         'cell broken')
         self.assertEqual(0, self.archived())
 
-    def test_terminal_shows_how_far_it_is(self):
+    def test_terminal_shows_progress(self):
         self.delete()
         stderr = base.Terminal()
 
@@ -405,7 +405,7 @@ class TestArchive(ArchiveCase):
 
 class TestPurge(ArchiveCase):
 
-    def test_nothing_to_remove_ends_with_3(self):
+    def test_empty_purge_exits_with_3(self):
         self.delete()
 
         self.assertEqual(
@@ -431,7 +431,7 @@ class TestPurge(ArchiveCase):
             '--before', self.now().isoformat(),
             conf=('api.conf', 'cell1.conf')).code)
 
-    def test_bad_arguments_have_their_codes(self):
+    def test_bad_arguments_have_separate_exit_codes(self):
         self.delete()
         self.archive('--all-cells')
         self.write('none.conf')

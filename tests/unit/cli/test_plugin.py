@@ -42,7 +42,7 @@ class TestPlugin(base.CommandTestCase):
         for row in rows.values():
             self.assertNotEqual('', row['Summary'])
 
-    def test_plugin_that_cannot_be_imported_is_listed_with_the_reason(self):
+    def test_unimportable_plugin_is_listed_with_the_reason(self):
         self.install(plugins.VIRT, broken='tests.nonsense:Driver')
 
         ran = self.plugin('list', '-f', 'json')
@@ -52,7 +52,7 @@ class TestPlugin(base.CommandTestCase):
         self.assertEqual('', row['Summary'])
         self.assertEqual('tests.nonsense', row['Module'])
 
-    def test_plugin_that_is_not_one_is_listed_with_the_reason(self):
+    def test_invalid_plugin_is_listed_with_the_reason(self):
         self.install(plugins.VIRT, odd='cellsched.plugins:KINDS',
                      partial='cellsched.virt.base:ComputeDriver',
                      nix='no module')
@@ -67,7 +67,7 @@ class TestPlugin(base.CommandTestCase):
         self.assertIn('nodes, spawn; expected', problems['partial'])
         self.assertIn('can be imported', problems['nix'])
 
-    def test_plugin_that_cannot_be_used_is_shown_with_the_reason(self):
+    def test_unusable_plugin_is_shown_with_the_reason(self):
         self.install(plugins.VIRT, broken='tests.nonsense:Driver')
 
         ran = self.plugin('show', 'virt', 'broken', '-f', 'json')
@@ -104,7 +104,7 @@ class TestPlugin(base.CommandTestCase):
         self.assertEqual('different_host\n', hints.out)
         self.assertIn('durable', capabilities.out)
 
-    def test_demands_that_it_reads_are_shown(self):
+    def test_demands_of_a_filter_are_shown(self):
         reads = self.plugin('show', 'filter', 'ComputeCapabilitiesFilter',
                             '-c', 'reads', '-f', 'value')
 
@@ -124,12 +124,12 @@ class TestPlugin(base.CommandTestCase):
         self.assertEqual(inspect.getdoc(columns), shown['description'])
         self.assertEqual([], shown['options'])
 
-    def test_unknown_name_is_refused_with_those_that_are_there(self):
+    def test_error_for_an_unknown_name_lists_names(self):
         ran = self.plugin('show', 'weigher', 'NixWeigher')
 
         self.assertEnds(1, ran, 'NixWeigher', 'RAMWeigher')
 
-    def test_unknown_kind_is_refused_with_those_that_are_there(self):
+    def test_error_for_an_unknown_kind_lists_kinds(self):
         ran = self.plugin('show', 'nix', 'RAMWeigher')
 
         self.assertEnds(1, ran, 'nix', 'weigher')

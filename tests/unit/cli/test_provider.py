@@ -139,7 +139,7 @@ class TestProvider(ProviderTestCase):
              changed['traits']))
         self.assertEqual(changed, self.run_json('show', 'pool9'))
 
-    def test_inventory_that_shrank_below_its_use_is_marked(self):
+    def test_inventory_below_its_use_is_marked(self):
         made = self.create_pool('pool1', '--resource', 'CUSTOM_X=3')
         self.claim(made['uuid'], DISK_GB=30)
 
@@ -166,7 +166,7 @@ class TestProvider(ProviderTestCase):
         self.assertEqual('Deleted provider pool1\n', ran.out)
         self.assertEqual([], self.run_json('list', '--kind', 'sharing'))
 
-    def test_provider_of_which_something_is_held_stays(self):
+    def test_provider_with_claims_is_not_deleted(self):
         made = self.create_pool()
         store = self.cloud.api.parts.claims
         [consumer] = samples.uuids(1)
@@ -178,7 +178,7 @@ class TestProvider(ProviderTestCase):
         store.release([consumer])
         self.assertEqual(made, self.run_json('show', 'pool1'))
 
-    def test_cell_that_does_not_answer_is_named(self):
+    def test_unreachable_cell_is_named(self):
         self.create_pool()
         self.take_down_cell()
 
@@ -190,7 +190,7 @@ class TestProvider(ProviderTestCase):
                       'providers are missing', ran.err)
         self.assertIn('cell1', self.provider('show', 'host1').err)
 
-    def test_what_cannot_be_is_refused(self):
+    def test_invalid_arguments_are_refused(self):
         self.create_pool()
         for argv, *texts in (
                 (('list', '--kind', 'pool'), 'kind', 'root, child, sharing'),
@@ -229,7 +229,7 @@ class TestResourceClass(ProviderTestCase):
         self.assertEqual(0, ran.code, ran.err)
         return {each.pop('Name'): tuple(each.values()) for each in ran.data}
 
-    def test_standard_classes_are_listed_and_custom_ones_in_use(self):
+    def test_standard_and_used_custom_classes_are_listed(self):
         self.assertEqual(set(os_resource_classes.STANDARDS),
                          set(self.listed()))
 
@@ -255,7 +255,7 @@ class TestResourceClass(ProviderTestCase):
             ('GB', providers + 2, capacity + 1800, used + 30),
             self.listed()['DISK_GB'])
 
-    def test_cell_that_does_not_answer_is_named(self):
+    def test_unreachable_cell_is_named(self):
         self.take_down_cell()
 
         ran = self.shell('resource', 'class', 'list')
@@ -282,7 +282,7 @@ class TestTrait(ProviderTestCase):
                 'CUSTOM_GPU', 'STORAGE_DISK_SSD', 'COMPUTE_NODE')))
         self.assertNotIn(0, listed.values())
 
-    def test_standard_ones_are_added(self):
+    def test_standard_traits_are_added_on_request(self):
         listed = self.listed('--standard')
 
         self.assertEqual({'CUSTOM_GPU', 'CUSTOM_DISK_TRANSFER'},

@@ -30,7 +30,7 @@ class TestQuota(base.CommandTestCase):
         for form in 'yaml', 'csv', 'table':
             self.assertIn('51200', self.quota('show', '-f', form).out)
 
-    def test_server_beyond_the_limit_is_refused_in_one_line(self):
+    def test_exceeded_quota_is_refused_in_a_single_line(self):
         self.shell('flavor', 'create', 'm1', '--ram', '512', '--vcpus', '2')
 
         ran = self.shell('server', 'create', 'one', '--flavor', 'm1',
@@ -69,7 +69,7 @@ class TestQuota(base.CommandTestCase):
                 (['show', '-c', 'Cell'], '--column')):
             self.assertEnds(1, self.quota(*argv), text)
 
-    def test_cells_that_do_not_answer_are_marked(self):
+    def test_unreachable_cells_are_marked(self):
         for name in 'east', 'west':
             self.write(f'{name}.conf', DEFAULT={
                 'transport_url': self.local(name)},

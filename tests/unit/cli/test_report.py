@@ -31,7 +31,7 @@ class TestReport(test_server.ServerTestCase):
         self.assertEqual((code, ''), (ran.code, ran.err))
         return ran
 
-    def test_cells_have_the_use_of_their_resources(self):
+    def test_cells_have_the_usage_of_their_resources(self):
         self.cloud.api.services.set(
             test_server.ADMIN, 'host1', 'nova-compute', True, 'new disks')
         self.addCleanup(self.cloud.api.services.set, test_server.ADMIN,
@@ -56,7 +56,7 @@ class TestReport(test_server.ServerTestCase):
         self.assertEqual(('host1', 'up', True, 'new disks'), (
             row['host'], row['state'], row['disabled'], row['reason']))
 
-    def test_services_that_are_not_up_are_listed(self):
+    def test_down_and_stopped_services_are_listed(self):
         parts = self.cloud.api.parts
         cell0 = parts.targets.database(parts.cells.cell0())
         seen = cell0.now() - datetime.timedelta(hours=1)
@@ -103,7 +103,7 @@ class TestReport(test_server.ServerTestCase):
         self.assertEnds(1, self.shell('report', '--instance', 'req-none'),
                         'req-none', 'decision')
 
-    def test_page_is_written_and_a_summary_is_shown_without_one(self):
+    def test_report_is_written_as_a_page_or_shown_as_a_summary(self):
         path = self.directory / 'report.html'
 
         self.assertEqual('', self.report('--html', path).out)
@@ -127,7 +127,7 @@ class TestReport(test_server.ServerTestCase):
 
 class TestUnreadable(base.CommandTestCase):
 
-    def test_part_that_cannot_be_read_is_a_problem_of_the_report(self):
+    def test_unreadable_part_is_a_problem_of_the_report(self):
         # The claim store has no tables, and cell0 has no mapping.
         self.write_api_conf()
 
@@ -179,7 +179,7 @@ class TestSeries(unit_base.TestCase):
         self.assertEqual(
             [10, 9, 8, 7, 6, 5, 4, 6], found['bars'][-1]['counts'])
 
-    def test_nothing_is_a_row_of_empty_bars(self):
+    def test_empty_series_has_zero_bars(self):
         found = self.series()
 
         self.assertEqual((0, [], 12), (
@@ -201,7 +201,7 @@ class TestReasons(unit_base.TestCase):
                 pipeline.Rejection('Filter', count, reason)
                 for count, reason in counts]).error())
 
-    def test_reason_is_the_one_of_most_hosts_in_the_plural(self):
+    def test_reason_of_most_hosts_is_shown_in_the_plural(self):
         for counts in (
                 [(2, 'is down'), (10, 'is too small in memory')],
                 [(1, 'is too small in memory')],

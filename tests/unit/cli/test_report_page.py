@@ -157,7 +157,7 @@ class TestPage(base.TestCase):
         # A name with a mark of direction does not turn the text around it.
         self.assertIn('bdi', found.tags)
 
-    def test_page_has_no_script_and_loads_nothing(self):
+    def test_page_contains_no_script_and_no_external_resource(self):
         found = self.read()
 
         self.assertLessEqual(set(found.tags), {
@@ -216,7 +216,7 @@ class TestPage(base.TestCase):
         self.assertIn('kept the host', self.read(
             decision=decision(picks=[])).text)
 
-    def test_axis_ends_at_a_number_that_is_easy_to_halve(self):
+    def test_axis_ends_at_an_even_round_number(self):
         for number, expected in ((0, 2), (1, 2), (3, 4), (9, 10), (10, 10),
                                  (21, 30), (99, 100), (1234, 2000)):
             self.assertEqual(expected, report_page._round_up(number))

@@ -59,7 +59,7 @@ class ServerTestCase(base.CommandTestCase):
 
 class TestServer(ServerTestCase):
 
-    def test_server_that_was_waited_for_is_active_in_its_cell(self):
+    def test_awaited_server_is_active_in_its_cell(self):
         ran = self.create('web', '--flavor', 'small', '--wait')
 
         self.assertEqual((0, ''), (ran.code, ran.err))
@@ -101,7 +101,7 @@ class TestServer(ServerTestCase):
         self.assertIn('--count: 0 is out of range; expected a whole number '
                       'above 0', ran.err)
 
-    def test_several_are_created_by_their_number(self):
+    def test_several_servers_are_named_by_their_number(self):
         ran = self.create('many', '--flavor', 'small', '--min', '2', '--max',
                           '3', '--wait')
 
@@ -178,7 +178,7 @@ class TestServer(ServerTestCase):
 
         self.assertEqual((2, 'ERROR'), (ran.code, ran.data[0]['Status']))
 
-    def test_server_belongs_to_the_project_that_was_named(self):
+    def test_server_belongs_to_the_named_project(self):
         [row] = self.create('mine', '--flavor', 'small', '--os-project-id',
                             'p7', '--os-user-id', 'u7').data
 
@@ -195,7 +195,7 @@ class TestServer(ServerTestCase):
             (row['ID'], 'big', 'ERROR', row['Reason']),
             (shown['id'], shown['name'], shown['status'], shown['reason']))
 
-    def test_show_has_all_that_is_known_of_it(self):
+    def test_show_has_the_details_of_a_server(self):
         [row] = self.create(
             'big', '--flavor', 'huge', '--image', 'cirros', '--wait').data
 
@@ -287,7 +287,7 @@ class TestBadRequests(ServerTestCase):
             ['x', '--flavor', 'small', '--min', '3', '--max', '2'],
             '_count', '3', '2')
 
-    def test_unknown_hint_is_refused_with_those_that_are_read(self):
+    def test_error_for_an_unknown_hint_lists_hints(self):
         for hint in ('_nova_check_type=rebuild', '__class__=x', 'nix=x'):
             self.assertRefused(['x', '--flavor', 'small', '--hint', hint],
                                'hints', 'different_host')
@@ -296,7 +296,7 @@ class TestBadRequests(ServerTestCase):
         self.assertRefused(['x', '--flavor', 'small', '--hint', 'nix'],
                            '--hint', 'KEY=VALUE')
 
-    def test_names_that_cannot_be_shown_are_refused(self):
+    def test_unprintable_names_are_refused(self):
         for name in ('', ' ', 'a\nb', 'x' * 256):
             self.assertRefused([name, '--flavor', 'small'], 'name')
 
@@ -336,7 +336,7 @@ class TestWithoutServices(base.CommandTestCase):
         return self.shell('server', 'create', 'late', '--flavor', 'small',
                           '-f', 'json', *argv, **options)
 
-    def test_server_that_is_not_ready_in_time_ends_with_1(self):
+    def test_unbuilt_server_at_the_timeout_exits_with_1(self):
         ran = self.create('--max', '2', '--wait', '--timeout', '0')
 
         self.assertEnds(1, ran, '2 of 2', '0 seconds')
@@ -349,7 +349,7 @@ class TestWithoutServices(base.CommandTestCase):
         self.assertEqual(130, ran.code)
         self.assertEqual(['late'], [row['Name'] for row in ran.data])
 
-    def test_build_that_no_cell_has_yet_is_deleted(self):
+    def test_build_without_a_cell_is_deleted(self):
         self.manage('claims_db', 'sync')
         [row] = self.create().data
 
@@ -362,7 +362,7 @@ class TestWithoutServices(base.CommandTestCase):
 
 class TestDownCells(base.CommandTestCase):
 
-    def test_cell_that_does_not_answer_is_named_and_the_rest_is_listed(self):
+    def test_unreachable_cell_is_named_and_the_rest_is_listed(self):
         self.write_api_conf()
         self.write('cell.conf', DEFAULT={'transport_url': self.local('c')},
                    database={'connection': self.sqlite('no/directory')})
@@ -408,7 +408,7 @@ class TestSet(ServerTestCase):
             self.assertEqual(0, self.server('set', uuid, *argv).code)
             self.assertEqual(tags, self.shown(uuid)['tags'])
 
-    def test_what_cannot_be_set_is_refused(self):
+    def test_invalid_changes_are_refused(self):
         uuid = self.made()
         self.assertEnds(1, self.server('set', uuid), '--no-tag')
         self.assertEnds(
@@ -438,7 +438,7 @@ class TestRetry(ServerTestCase):
         self.assertEqual(('ACTIVE', 'host3'),
                          (ran.data['status'], ran.data['host']))
 
-    def test_server_that_is_not_there_is_refused_with_its_state(self):
+    def test_retry_outside_of_cell0_is_refused_with_the_state(self):
         [found] = self.create('web', '--flavor', 'small', '--wait').data
 
         self.assertEnds(
@@ -457,7 +457,7 @@ class TestServerHistory(ServerTestCase):
         self.addCleanup(self.server, 'delete', self.uuid, '--wait')
         self.server('migrate', self.uuid, '--wait')
 
-    def test_moves_are_listed_with_their_ends(self):
+    def test_moves_are_listed_with_their_results(self):
         for argv in ((), ('--server', self.uuid), ('--host', 'host2'),
                      ('--status', 'error', '--type', 'migration')):
             row, *_ = self.server('migration', 'list', *argv,
@@ -470,7 +470,7 @@ class TestServerHistory(ServerTestCase):
             self.assertIn('No valid host', row['Reason'])
             self.assertRegex(row['Updated At'], '^20.*Z$')
 
-    def test_events_are_listed_with_their_ends(self):
+    def test_events_are_listed_with_their_results(self):
         move, create = self.server(
             'event', 'list', self.uuid, '-f', 'json').data
 
@@ -500,7 +500,7 @@ class TestServerMove(ServerTestCase):
     def shown(self):
         return self.server('show', self.uuid, '-f', 'json').data
 
-    def test_migrated_server_is_elsewhere(self):
+    def test_migrated_server_is_on_another_host(self):
         ran = self.server('migrate', self.uuid, '--wait')
 
         self.assertEqual(0, ran.code)
@@ -557,7 +557,7 @@ class TestServerMove(ServerTestCase):
         self.assertEqual(0, ran.code)
         self.assertNotEqual(self.host, self.shown['host'])
 
-    def test_wrong_state_is_one_line(self):
+    def test_wrong_state_is_refused_in_a_single_line(self):
         ran = self.server('unshelve', self.uuid, UNKNOWN)
 
         self.assertEqual(1, ran.code)

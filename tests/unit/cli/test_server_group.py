@@ -56,7 +56,7 @@ class TestServerGroup(base.CommandTestCase):
             self.group('list', '--limit', '1', '-f', 'json').data))
         self.assertEnds(1, self.group('list', '--limit', '4'), 'limit')
 
-    def test_deleted_group_is_gone_and_others_go_on(self):
+    def test_groups_are_deleted_beside_an_unknown_group(self):
         uuids = [self.create(name, '--policy', 'affinity').data['id']
                  for name in 'ab']
 

@@ -55,7 +55,7 @@ class TestWatch(base.TestCase):
         return watch.wait(lambda found: found.status == 'ACTIVE', timeout_s,
                           self.clock, self.steps.append)
 
-    def test_it_ends_when_all_are_settled(self):
+    def test_watch_ends_when_all_servers_are_settled(self):
         watch = self.watch(a=['BUILD', 'ACTIVE'],
                            b=['BUILD', 'BUILD', 'ACTIVE'])
 
@@ -64,28 +64,28 @@ class TestWatch(base.TestCase):
         self.assertEqual({'ACTIVE'}, {
             found.status for found in watch.found.values()})
 
-    def test_settled_ones_are_not_asked_for_again(self):
+    def test_settled_servers_are_not_read_again(self):
         self.wait(self.watch(a=['ACTIVE'], b=['BUILD', 'ACTIVE']))
 
         self.assertEqual(['a', 'b', 'b'], self.servers.asked)
 
-    def test_it_ends_in_time_with_those_that_are_left(self):
+    def test_watch_ends_at_the_timeout_with_unsettled_servers(self):
         watch = self.watch(a=['ACTIVE'], b=['BUILD'])
 
         self.assertEqual(['b'], self.wait(watch, timeout_s=5))
         self.assertEqual(5, self.clock.monotonic())
 
-    def test_without_time_it_looks_once(self):
+    def test_watch_without_time_reads_once(self):
         self.assertEqual([], self.wait(self.watch(a=['ACTIVE']), timeout_s=0))
 
-    def test_cell_that_does_not_answer_is_asked_again(self):
+    def test_unreachable_cell_is_read_again(self):
         watch = self.watch(a=[
             exception.CellUnreachable(cell='c', reason='r'), 'ACTIVE'])
 
         self.assertEqual([], self.wait(watch))
         self.assertIsNone(watch.problem)
 
-    def test_problem_is_kept_when_it_lasts(self):
+    def test_lasting_problem_is_kept(self):
         problem = exception.CellUnreachable(cell='c', reason='r')
         watch = self.watch(a=[problem])
 
@@ -93,7 +93,7 @@ class TestWatch(base.TestCase):
         self.assertIs(problem, watch.problem)
         self.assertEqual('UNKNOWN', watch.found['a'].status)
 
-    def test_server_that_is_gone_is_shown_as_it_was(self):
+    def test_deleted_server_keeps_its_name(self):
         watch = self.watch(
             a=['BUILD', exception.InstanceNotFound(uuid='a')])
         watch.look()
@@ -102,7 +102,7 @@ class TestWatch(base.TestCase):
         self.assertEqual(('one', 'DELETED'),
                          (watch.found['a'].name, watch.found['a'].status))
 
-    def test_many_are_asked_for_together_and_others_one_by_one(self):
+    def test_many_servers_are_read_in_batches(self):
         gone = [exception.InstanceNotFound(uuid='gone')]
         watch = self.watch(
             gone=gone, **{f's{number}': ['ACTIVE'] for number in range(101)})

@@ -50,7 +50,7 @@ class TestService(test_server.ServerTestCase):
             {tuple(row[name] for name in ('Binary', 'Host', 'Cell', 'State'))
              for row in self.listed() if row['Binary'] != 'nova-compute'})
 
-    def test_what_cannot_be_done_is_refused(self):
+    def test_invalid_operations_are_refused(self):
         [row] = self.listed('--host', 'host2')
         for argv, text in (
                 (('set', 'host1', 'nova-compute'), '--enable or --disable'),
