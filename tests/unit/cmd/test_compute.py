@@ -9,14 +9,14 @@ from tests.unit.cmd import services
 
 class TestCompute(services.ServiceTestCase):
 
-    def test_it_runs_until_a_signal_stops_it(self):
+    def test_agent_runs_until_a_signal(self):
         service = self.start('compute', cell=True)
         service.until('has started as host1')
 
         self.assertEqual(0, service.stop(), service.output)
         self.assertNotIn('Traceback', service.output)
 
-    def test_driver_that_is_not_there_is_one_line(self):
+    def test_missing_driver_is_refused_in_a_single_line(self):
         code, error = self.run_to_end(
             'compute', cell=True, DEFAULT={'compute_driver': 'nobody'})
 
@@ -25,7 +25,7 @@ class TestCompute(services.ServiceTestCase):
                 '[DEFAULT] compute_driver names; expected one of fake.\n'),
             (code, error))
 
-    def test_second_agent_with_its_name_is_one_line_and_ends(self):
+    def test_second_agent_with_the_same_name_ends_in_a_single_line(self):
         options = {'cell': True, 'DEFAULT': {'report_interval': 1}}
         first = self.start('compute', **options)
         first.until('has started as host1')

@@ -26,13 +26,13 @@ class TestConductor(services.ServiceTestCase):
         self.assertEqual(workers, service.output.count('has stopped'))
         self.assertNotIn('Traceback', service.output)
 
-    def test_it_runs_until_a_signal_stops_it(self):
+    def test_conductor_runs_until_a_signal(self):
         self.check_run(workers=1)
 
-    def test_so_it_does_in_several_processes(self):
+    def test_conductor_with_two_workers_runs_until_a_signal(self):
         self.check_run(workers=2)
 
-    def test_hangup_makes_it_read_its_configuration_again(self):
+    def test_hangup_rereads_the_configuration(self):
         service = self.start(
             'conductor', cell=True, conductor={'workers': 1})
         service.until(STARTED)
@@ -47,13 +47,13 @@ class TestConductor(services.ServiceTestCase):
 
         self.assertEqual(0, service.stop(), service.output)
 
-    def test_database_that_is_not_set_is_one_line(self):
+    def test_unset_database_is_refused_in_a_single_line(self):
         self.assertEqual(
             (1, 'conductor: Configuration: [database] connection: it is not '
                 'set; expected the SQLAlchemy URL of the cell database\n'),
             self.run_to_end('conductor'))
 
-    def test_error_of_several_processes_is_one_line(self):
+    def test_error_of_several_processes_is_a_single_line(self):
         code, error = self.run_to_end(
             'conductor', cell=True, conductor={'workers': 2}, database={
                 'connection': f'sqlite:///{self.directory}/new.sqlite'})
@@ -62,7 +62,7 @@ class TestConductor(services.ServiceTestCase):
         self.assertTrue(error.endswith(
             'run: cellsched-manage db sync\n'), error)
 
-    def test_log_that_cannot_be_written_is_one_line(self):
+    def test_unwritable_log_is_refused_in_a_single_line(self):
         code, error = self.run_to_end(
             'conductor', cell=True, DEFAULT={'log_file': '/nowhere/at/all'})
 

@@ -98,7 +98,7 @@ class TestReadAgain(ConfigurationTestCase):
             '[DEFAULT] debug')], self.handler.lines)
         self.assertIs(True, self.conf.debug)
 
-    def test_invalid_text_changes_nothing(self):
+    def test_invalid_text_changes_no_option(self):
         for line, expected in (
                 ('debug = maybe', '[DEFAULT] debug'),
                 ('report_interval = often', '[DEFAULT] report_interval'),
@@ -110,7 +110,7 @@ class TestReadAgain(ConfigurationTestCase):
         self.assert_refused('UTF-8')
         self.assert_changed()
 
-    def test_file_that_vanishes_changes_nothing(self):
+    def test_missing_file_changes_no_option(self):
         self.path.unlink()
         self.assert_refused('No such file')
         self.path.mkdir()
@@ -118,7 +118,7 @@ class TestReadAgain(ConfigurationTestCase):
         self.path.rmdir()
         self.assert_changed()
 
-    def test_unusable_file_of_logging_changes_nothing(self):
+    def test_unusable_logging_file_changes_no_option(self):
         self.write('debug = true', f'log_config_append = {self.logging}')
         self.assert_refused('No such file')
         self.logging.mkdir()
@@ -173,7 +173,7 @@ class TestStart(ConfigurationTestCase):
         self.assertIn(f'[DEFAULT] log_config_append: {self.logging} cannot be '
                       'used: ValueError', self.refused())
 
-    def test_log_file_that_cannot_be_written_is_named(self):
+    def test_unwritable_log_file_is_named(self):
         self.write(f'log_file = {self.directory}{os.sep}missing/log')
 
         self.assertIn('log_file', self.refused())

@@ -101,7 +101,7 @@ class TestLaunch(services.ServiceTestCase):
             CODE, '--config-file', str(self.configure(**options)),
             str(workers), kind)
 
-    def test_message_that_was_received_is_done_with(self):
+    def test_received_message_is_finished_before_the_exit(self):
         for workers in (1, 2):
             service = self.run_code('Service', workers)
             service.until('begun', workers)
@@ -118,7 +118,7 @@ class TestLaunch(services.ServiceTestCase):
                 'instance uuid1\n'))
             self.assertNotIn('Traceback', service.output)
 
-    def test_second_signal_ends_it_and_the_log_has_what_it_leaves(self):
+    def test_second_signal_ends_the_service_and_logs_unfinished_work(self):
         for workers in (1, 2):
             service = self.run_code('Busy', workers)
             service.until('begun', workers)
@@ -136,7 +136,7 @@ class TestLaunch(services.ServiceTestCase):
                 'instance uuid1\n', service.output)), service.output)
             self.assertNotIn('Traceback', service.output)
 
-    def test_timeout_ends_it(self):
+    def test_graceful_shutdown_timeout_ends_the_service(self):
         service = self.run_code(
             'Busy', 1, DEFAULT={'graceful_shutdown_timeout': 1})
         service.until('begun')
@@ -148,14 +148,14 @@ class TestLaunch(services.ServiceTestCase):
                       'graceful_shutdown_timeout; in progress: message work',
                       service.output)
 
-    def test_signal_while_it_starts_ends_it(self):
+    def test_signal_during_the_start_ends_the_service(self):
         service = self.run_code('Impatient', 1)
 
         self.assertEqual(0, service.popen.wait(600), service.output)
 
         self.assertNotIn('Traceback', service.output)
 
-    def test_broker_that_refuses_while_it_starts_costs_a_line(self):
+    def test_refusing_broker_at_the_start_is_logged_in_a_single_line(self):
         service = self.run_code('Refused', 1)
 
         self.assertEqual(1, service.popen.wait(600), service.output)
@@ -172,7 +172,7 @@ class TestLaunch(services.ServiceTestCase):
 
         self.assertNotIn('Traceback', service.output)
 
-    def test_service_waits_for_its_database_and_says_so_once(self):
+    def test_service_waits_for_its_database_and_logs_once(self):
         self.cell.database.close()
         file = pathlib.Path(self.cell.url.removeprefix('sqlite:///'))
         hidden = file.with_suffix('.away')
@@ -289,7 +289,7 @@ class TestLogQueue(base.TestCase):
         self.assertEqual(['one line'], self.written())
         self.assertNotIn(threading.get_ident(), self.handler.threads)
 
-    def test_nothing_is_lost_when_it_is_stopped(self):
+    def test_stopped_queue_writes_all_lines(self):
         self.handler.go_on.clear()
         for number in range(1000):
             self.logger.info('%d', number)
@@ -319,7 +319,7 @@ class TestLogQueue(base.TestCase):
         self.assertEqual(
             ['req-mine mine', 'req-other other'], self.written())
 
-    def test_traceback_is_written_as_the_handler_formats_it(self):
+    def test_traceback_is_formatted_by_the_handler(self):
         try:
             raise ValueError('wrong')
         except ValueError:
@@ -351,7 +351,7 @@ class TestLogQueue(base.TestCase):
 
         self.assertEqual(['late'], self.handler.lines)
 
-    def test_handlers_that_were_replaced_meanwhile_stay(self):
+    def test_handlers_replaced_before_the_stop_are_kept(self):
         other = Handler()
         self.logger.handlers = [other]
 

@@ -19,7 +19,7 @@ class TestManage(base.TestCase):
         self.assertIn('schema version', ended.stdout)
         self.assertTrue((directory / 'x.sqlite').exists())
 
-    def test_exit_code_is_that_of_the_command(self):
+    def test_exit_code_is_the_code_of_the_command(self):
         ended = processes.run('manage', 'cell_v2', 'create_cell', '--nonsense')
 
         self.assertEqual(1, ended.returncode)

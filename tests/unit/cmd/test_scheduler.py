@@ -13,14 +13,14 @@ from tests.unit.cmd import services
 
 class TestScheduler(services.ServiceTestCase):
 
-    def test_it_runs_until_a_signal_stops_it(self):
+    def test_scheduler_runs_until_a_signal(self):
         service = self.start('scheduler', api=True, scheduler={'workers': 1})
         service.until('has started as host1')
 
         self.assertEqual(0, service.stop(), service.output)
         self.assertNotIn('Traceback', service.output)
 
-    def test_driver_that_is_not_there_is_one_line(self):
+    def test_missing_driver_is_refused_in_a_single_line(self):
         code, error = self.run_to_end(
             'scheduler', api=True, scheduler={'driver': 'nobody'})
 
@@ -30,7 +30,7 @@ class TestScheduler(services.ServiceTestCase):
             'which [scheduler] driver names; expected one of '
             'chance_scheduler, filter_scheduler, provider_scheduler.\n', error)
 
-    def ask(self, path):
+    def request(self, path):
         return processes.get(self.port, path)
 
     def test_workers_share_a_port_and_their_metrics(self):
@@ -45,7 +45,7 @@ class TestScheduler(services.ServiceTestCase):
         self.assertEqual(
             (200, '[+] broker, topic scheduler: ok\n[+] API database: ok\n'
                   '[+] cells: ok\n[+] claim store: ok\nhealthy\n'),
-            self.ask('/healthz'))
+            self.request('/healthz'))
         self.wait_for('/readyz', 'ready\n')
         # The metrics of a worker that is killed and replaced stay.
         self.wait_for('/metrics', 'cellsched_workers 2.0\n')
@@ -60,8 +60,8 @@ class TestScheduler(services.ServiceTestCase):
 
     def wait_for(self, path, text):
         deadline = time.monotonic() + processes.TIMEOUT_S
-        while text not in self.ask(path)[1]:
-            self.assertLess(time.monotonic(), deadline, self.ask(path))
+        while text not in self.request(path)[1]:
+            self.assertLess(time.monotonic(), deadline, self.request(path))
             time.sleep(0.05)
 
     def workers(self, service):
@@ -70,7 +70,7 @@ class TestScheduler(services.ServiceTestCase):
                 if path.parent.name.isdigit() and path.read_text().rpartition(
                     ')')[2].split()[1] == str(service.popen.pid)]
 
-    def test_port_in_use_is_one_line(self):
+    def test_used_port_is_refused_in_a_single_line(self):
         with socket.socket() as other:
             other.bind(('127.0.0.1', 0))
             other.listen()

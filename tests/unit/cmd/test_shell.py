@@ -31,7 +31,7 @@ sys.meta_path.insert(0, Finder())
 
 class TestShell(base.TestCase):
 
-    def test_command_prints_and_nothing_else_is_heard(self):
+    def test_command_prints_only_its_output(self):
         ended = processes.run('shell', 'plugin', 'list', '-f', 'value')
 
         self.assertEqual((0, ''), (ended.returncode, ended.stderr))
@@ -49,7 +49,7 @@ class TestShell(base.TestCase):
         self.assertEqual((0, ''), (ended.returncode, ended.stderr))
         self.assertIn('n\\xe9', ended.stdout)
 
-    def test_error_is_one_line_without_traceback(self):
+    def test_error_is_a_single_line_without_traceback(self):
         missing = self.temporary_directory() / 'missing.conf'
 
         ended = processes.run(
@@ -83,7 +83,7 @@ class TestShell(base.TestCase):
                 (-signal.SIGINT, '', ''),
                 (ended.returncode, ended.stdout, ended.stderr), module)
 
-    def test_reader_that_went_away_is_no_error_to_speak_of(self):
+    def test_closed_pipe_exits_with_141(self):
         reader, writer = os.pipe()
         os.close(reader)
 
@@ -92,7 +92,7 @@ class TestShell(base.TestCase):
 
         self.assertEqual((141, ''), (ended.returncode, ended.stderr))
 
-    def test_output_that_is_closed_is_no_error_to_speak_of(self):
+    def test_closed_stdout_exits_with_0(self):
         ended = processes.run(
             'shell', 'plugin', 'list', before='sys.stdout = None')
 

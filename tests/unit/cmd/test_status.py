@@ -77,7 +77,7 @@ class TestStatus(base.TestCase):
             self.assertEqual(0, status.Status().run(['--version']))
         self.assertRegex(out.getvalue(), r'^cellsched-status \d')
 
-    def test_deployment_that_is_ready_ends_with_0(self):
+    def test_ready_deployment_exits_with_0(self):
         self.add_cells()
 
         ran = processes.run('status', f'--config-file={self.conf}',
@@ -110,7 +110,7 @@ class TestStatus(base.TestCase):
         self.assertEqual((2, ''), (code, err), out)
         self.assertIn('broken', out)
 
-    def test_checks_that_cannot_be_made_end_with_255_and_one_line(self):
+    def test_failed_checks_exit_with_255_and_a_single_line(self):
         self.conf.write_text('[scheduler]\nnonsense = 1\n')
         self.assertRefuses('nonsense')
         self.conf.write_text('')
@@ -124,7 +124,7 @@ class TestStatus(base.TestCase):
         self.conf.mkdir()
         self.assertRefuses(str(self.conf))
 
-    def test_there_is_no_option_for_shell_completion(self):
+    def test_option_for_shell_completion_does_not_exist(self):
         self.assertNotIn('shell_completion', loader.new_conf())
 
     def test_wrong_command_line_is_no_failed_check(self):

@@ -37,7 +37,7 @@ class TestSystemd(base.TestCase):
                 name, variables.get(name)))
         return Systemd()
 
-    def test_nothing_is_sent_without_systemd(self):
+    def test_messages_are_not_sent_without_systemd(self):
         systemd = self.systemd()
 
         systemd.ready()
@@ -74,7 +74,7 @@ class TestSystemd(base.TestCase):
 
         self.assertIsNone(systemd.interval_s)
 
-    def test_systemd_that_is_gone_is_no_error(self):
+    def test_missing_socket_of_systemd_is_no_error(self):
         systemd = self.systemd(NOTIFY_SOCKET='/nowhere')
 
         systemd.ready()
