@@ -37,7 +37,7 @@ class TestRefusal(configured.WiringTestCase):
         self.assertNotIn(self.world, str(local._worlds))
         return error
 
-    def test_database_that_is_not_set_is_named(self):
+    def test_unset_database_is_named(self):
         for make, field in (
                 (services.scheduler, '[api_database] connection'),
                 (services.conductor, '[database] connection'),
@@ -48,21 +48,21 @@ class TestRefusal(configured.WiringTestCase):
             self.assertEqual(field, error.field)
             self.assertIn('it is not set', str(error))
 
-    def test_claims_that_are_nowhere_are_named(self):
+    def test_unset_claims_connection_is_named(self):
         for make in (services.conductor, services.compute):
             error = self.refused(make, self.conf(
                 cell=True, claims={'connection': ''}))
 
             self.assertEqual('[claims] connection', error.field)
 
-    def test_transport_that_is_not_set_is_named(self):
+    def test_unset_transport_is_named(self):
         for make in (*configured.SERVICES, services.api):
             error = self.refused(make, self.conf_for(
                 make, DEFAULT={'transport_url': ''}))
 
             self.assertEqual('[DEFAULT] transport_url', error.field)
 
-    def test_transport_that_cannot_be_is_named_without_its_password(self):
+    def test_invalid_transport_is_named_without_its_password(self):
         for make in (*configured.SERVICES, services.api):
             error = self.refused(make, self.conf_for(
                 make, DEFAULT={'transport_url': 'bogus://me:secret@x/y'}))
@@ -70,7 +70,7 @@ class TestRefusal(configured.WiringTestCase):
             self.assertEqual('[DEFAULT] transport_url', error.field)
             self.assertNotIn('secret', str(error))
 
-    def test_schema_that_is_old_is_named_with_its_remedy(self):
+    def test_old_schema_is_named_with_its_command(self):
         new = f'sqlite:///{self.directory}/new.sqlite'
         for group, makes, command in (
                 ('api_database', (services.scheduler, services.api),
@@ -86,7 +86,7 @@ class TestRefusal(configured.WiringTestCase):
 
                 self.assertEqual(command, error.command)
 
-    def test_database_that_cannot_be_reached_is_named(self):
+    def test_unreachable_database_is_named(self):
         nowhere = 'sqlite:////nowhere/at/all.sqlite'
         for make in configured.SERVICES:
             group = 'database'
@@ -99,7 +99,7 @@ class TestRefusal(configured.WiringTestCase):
 
             self.assertIn('/nowhere/at/all.sqlite', str(error))
 
-    def test_plugin_that_is_not_there_is_named(self):
+    def test_missing_plugin_is_named(self):
         for make, group, name in (
                 (services.scheduler, 'scheduler', 'driver'),
                 (services.scheduler, 'filter_scheduler', 'enabled_filters'),
@@ -115,13 +115,13 @@ class TestRefusal(configured.WiringTestCase):
 
             self.assertEqual('nobody', error.name)
 
-    def test_store_that_promises_too_little_is_named(self):
+    def test_store_below_the_required_durability_is_named(self):
         error = self.refused(services.conductor, self.conf(
             cell=True, claims={'store': 'memory', 'require': 'durable'}))
 
         self.assertEqual('[claims] store', error.field)
 
-    def test_service_that_fails_late_leaves_nothing_open(self):
+    def test_service_failing_late_closes_its_components(self):
         error = self.refused(services.compute, self.conf(
             cell=True, DEFAULT={'initial_cpu_allocation_ratio': 0}))
 
@@ -194,7 +194,7 @@ class TestParts(configured.WiringTestCase):
                 {url for _, url in made.parts.transports._open})
             made.parts.close()
 
-    def test_closing_closes_everything(self):
+    def test_close_closes_databases_transports_and_threads(self):
         parts = services.Components(self.conf(api=True, cell=True))
         before = threading.enumerate()
         parts.transports.get()
@@ -220,7 +220,7 @@ class TestPins(configured.WiringTestCase):
 
             self.assertEqual(f'[upgrade_levels] {topic}', error.field)
 
-    def test_typo_stops_the_service_that_reads_it(self):
+    def test_mistyped_pin_stops_the_service(self):
         for typo in ('pikee', '99.0'):
             self.refused('scheduler', typo, services.conductor, api=True)
             self.refused('conductor', typo, services.api, api=True)
@@ -234,7 +234,7 @@ class TestPins(configured.WiringTestCase):
             self.refused('scheduler', pin, services.conductor, api=True)
         self.refused('conductor', '1.18', services.compute, cell=True)
 
-    def test_pins_that_leave_enough_are_taken(self):
+    def test_supported_pins_are_accepted(self):
         pins = {'scheduler': 'gazpacho', 'conductor': '1.19',
                 'compute': '6.0'}
         for make in (services.api, *configured.SERVICES):
@@ -256,7 +256,7 @@ class TestPins(configured.WiringTestCase):
         self.addCleanup(parts.close)
         return parts.compute_cap
 
-    def test_all_cells_are_asked_with_the_api_database(self):
+    def test_versions_of_all_cells_are_read_with_the_api_database(self):
         other = self.useFixture(databases.CellDatabase())
         self.map_cell()
         self.map_cell('cell2', database_connection=other.url)
@@ -266,7 +266,7 @@ class TestPins(configured.WiringTestCase):
         for own in (False, True):
             self.assertEqual('6.0', self.cap(api=True, cell=own)())
 
-    def test_own_cell_is_asked_without_it(self):
+    def test_version_of_the_own_cell_is_read_without_the_api_database(self):
         self.report(self.cell, 99)
 
         error = self.assertRaises(
@@ -274,7 +274,7 @@ class TestPins(configured.WiringTestCase):
 
         self.assertEqual(99, error.version)
 
-    def test_conductor_asks_cells_that_were_missing_again(self):
+    def test_conductor_queries_missing_cells_again(self):
         service = self.make(services.conductor, self.conf(
             api=True, upgrade_levels={'compute': 'auto'},
             cells={'refresh_interval': 7}))

@@ -90,7 +90,7 @@ class TestAgentGroup(base.TestCase):
         self.assertIs(one.claims, two.claims)
         self.assertIsNot(one.driver, two.driver)
 
-    def test_host_that_fails_keeps_no_other_from_its_report(self):
+    def test_failing_host_delays_no_report_of_another(self):
         def fail():
             raise KeyError('as told')
 

@@ -118,7 +118,7 @@ class TestService(configured.WiringTestCase):
         self.assertTrue(done.acquire(timeout=configured.DEADLINE_S))
         service.stop()
 
-    def test_periodic_work_that_fails_is_done_again(self):
+    def test_failed_periodic_work_is_repeated(self):
         done = threading.Semaphore(0)
 
         def fail():
@@ -133,7 +133,7 @@ class TestService(configured.WiringTestCase):
         service.stop()
         self.assertIn('as told', self.logs.output)
 
-    def test_service_that_cannot_go_on_says_so_and_does_nothing_more(self):
+    def test_service_stops_after_a_fatal_error_and_logs_once(self):
         calls, ended = [], threading.Semaphore(0)
 
         def fail():
@@ -150,7 +150,7 @@ class TestService(configured.WiringTestCase):
         self.assertEqual(([1], 'h'), (calls, service.failure.host))
         self.assertEqual(1, self.logs.output.count('Service stops'))
 
-    def test_unavailable_server_is_logged_once_and_so_is_its_return(self):
+    def test_unavailable_server_and_its_return_are_logged_once(self):
         failures = [
             exception.DatabaseUnreachable(
                 schema='cell', url='x', reason='it restarts'),
@@ -179,7 +179,7 @@ class TestService(configured.WiringTestCase):
             'report fails and is repeated: this has ended after'))
         self.assertNotIn('Traceback', self.logs.output)
 
-    def test_periodic_work_that_would_end_its_thread_is_done_again(self):
+    def test_periodic_work_raising_system_exit_is_repeated(self):
         done = threading.Semaphore(0)
 
         def leave():
@@ -194,7 +194,7 @@ class TestService(configured.WiringTestCase):
         service.stop()
         self.assertIn('SystemExit: as told', self.logs.output)
 
-    def test_stop_waits_for_periodic_work_that_was_begun(self):
+    def test_stop_waits_for_running_periodic_work(self):
         begun, go_on = threading.Event(), threading.Event()
         self.addCleanup(go_on.set)
         still_open = []
@@ -219,7 +219,7 @@ class TestService(configured.WiringTestCase):
         self.assertFalse(stopping.is_alive())
         self.assertEqual(['transports'], still_open)
 
-    def test_stop_waits_for_messages_that_were_received(self):
+    def test_stop_waits_for_received_messages(self):
         begun, go_on = threading.Event(), threading.Event()
         self.addCleanup(go_on.set)
 
@@ -288,7 +288,7 @@ class TestService(configured.WiringTestCase):
              '<locals>.tidy_up'],
             service.in_progress())
 
-    def test_loops_that_do_not_run_are_named(self):
+    def test_stuck_loops_are_named(self):
         begun, go_on = threading.Event(), threading.Event()
         self.addCleanup(go_on.set)
 
@@ -314,7 +314,7 @@ class TestService(configured.WiringTestCase):
         _, late = service.stuck(configured.DEADLINE_S)
         self.assertIn('<lambda> last ran 3800 s ago', late)
 
-    def test_threads_that_do_not_run_are_named(self):
+    def test_stuck_threads_are_named(self):
         go_on = threading.Event()
         self.addCleanup(go_on.set)
         pool = futures.ThreadPoolExecutor(1)
@@ -333,7 +333,7 @@ class TestService(configured.WiringTestCase):
         self.assertEqual(['the threads of topic topic do not run'],
                          service.stuck(0.01))
 
-    def test_service_stops_however_far_it_came(self):
+    def test_service_stops_from_each_stage_of_its_start(self):
         class Server:
 
             def start(self):
@@ -354,7 +354,7 @@ class TestService(configured.WiringTestCase):
         for _ in range(2):
             at_once.stop()
 
-    def test_nothing_is_left_of_services_that_ran(self):
+    def test_stopped_services_leave_no_threads_or_connections(self):
         before = set(threading.enumerate())
         for make in configured.SERVICES:
             service = make(self.conf_for(make))
@@ -406,13 +406,13 @@ class TestRunning(configured.WiringTestCase):
                 [type(each[0].__self__).__name__
                  for each in service._periodic])
 
-    def test_agent_has_reported_when_it_is_made(self):
+    def test_new_agent_has_reported(self):
         self.make(services.compute, self.conf(cell=True))
 
         with self.cell.database.reader() as connection:
             self.assertEqual(['host1'], compute_nodes.list_hosts(connection))
 
-    def test_agent_that_knows_the_api_database_is_mapped(self):
+    def test_agent_with_the_api_database_is_mapped(self):
         self.map_cell()
 
         self.make(services.compute, self.conf(api=True, cell=True))
@@ -421,7 +421,7 @@ class TestRunning(configured.WiringTestCase):
             found = host_mappings.get_many(connection, ['host1'])
         self.assertEqual('cell1', found['host1'].name)
 
-    def test_agent_of_no_cell_that_is_mapped_is_refused(self):
+    def test_agent_of_an_unmapped_cell_is_refused(self):
         self.map_cell(database_connection='sqlite:///elsewhere')
 
         error = self.assertRaises(
@@ -471,7 +471,7 @@ class TestRunning(configured.WiringTestCase):
         self.assertEqual(replay.SAME, replay.Replay(
             service.parts.conf).decide(entry).change)
 
-    def test_recording_to_a_directory_that_does_not_exist(self):
+    def test_recording_to_a_missing_directory_is_refused(self):
         error = self.assertRaises(
             exception.ConfigurationInvalid, self.make, services.scheduler,
             self.conf(api=True, scheduler={
@@ -479,7 +479,7 @@ class TestRunning(configured.WiringTestCase):
 
         self.assertIn('[scheduler] record: ', error.format_message())
 
-    def test_scheduler_has_the_driver_that_is_configured(self):
+    def test_scheduler_has_the_configured_driver(self):
         for name, kind in (('filter_scheduler', 'FilterScheduler'),
                            ('chance_scheduler', 'ChanceScheduler')):
             service = self.make(services.scheduler, self.conf(
@@ -555,7 +555,7 @@ class TestSharedFile(configured.WiringTestCase):
     def test_claims_are_released_in_the_transaction_of_another_file(self):
         self.assertTrue(self.is_fenced())
 
-    def test_claims_of_the_same_file_are_released_after_it(self):
+    def test_claims_in_the_same_file_are_released_after_the_transaction(self):
         claims = session.Database(
             self.api.url, 'claims', clock=clock.Clock())
         self.addCleanup(claims.close)
