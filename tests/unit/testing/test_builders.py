@@ -13,7 +13,7 @@ from tests.unit import base
 
 class TestHosts(base.TestCase):
 
-    def test_default_table_has_one_host(self):
+    def test_default_table_has_a_single_host(self):
         self.assertEqual(1, len(builders.hosts()))
         self.assertEqual(1, len(builders.hosts(num_instances=3)))
         self.assertEqual(3, len(builders.hosts(3, num_instances=3)))
@@ -30,7 +30,7 @@ class TestHosts(base.TestCase):
 
         self.assertEqual([0, 1, 2], found.rows.tolist())
 
-    def test_hosts_have_names_of_their_own(self):
+    def test_hosts_have_unique_names(self):
         hosts = builders.hosts(2)
 
         self.assertEqual(['host1', 'host2'], hosts['host'].tolist())

@@ -52,7 +52,7 @@ class TestClients(base.TestCase):
             ('build_and_schedule', None, {'instance_uuids': [uuid]}),
             (sent.method, sent.host, sent.arguments))
 
-    def test_they_fail_as_configured(self):
+    def test_clients_fail_as_configured(self):
         conductor = clients.FakeConductor()
         conductor.failure = oslo_messaging.MessagingTimeout()
         self.assertRaises(

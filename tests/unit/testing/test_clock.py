@@ -14,7 +14,7 @@ class TestFakeClock(base.TestCase):
         super().setUp()
         self.clock = clock.FakeClock(86400.0)
 
-    def test_clock_stands_still(self):
+    def test_clock_does_not_advance(self):
         self.assertEqual(self.clock.now(), self.clock.now())
         self.assertEqual(86400.0, self.clock.timestamp())
         self.assertEqual(self.clock.monotonic(), self.clock.monotonic())
@@ -29,7 +29,7 @@ class TestFakeClock(base.TestCase):
         self.assertEqual(datetime.datetime(1970, 1, 2, 0, 0, 1, 500000),
                          self.clock.now())
 
-    def test_sleep_takes_no_time_but_passes_it(self):
+    def test_sleep_returns_at_once_and_advances_the_clock(self):
         self.clock.sleep(3600)
 
         self.assertEqual(90000.0, self.clock.timestamp())

@@ -29,7 +29,7 @@ class TestDatabases(base.TestCase):
         with other.database.reader() as connection:
             self.assertEqual([], cell_mappings.list_all(connection))
 
-    def test_it_goes_with_the_test(self):
+    def test_database_is_deleted_after_the_test(self):
         fixture = databases.CellDatabase()
         with fixture:
             path = pathlib.Path(fixture.database.engine.url.database)

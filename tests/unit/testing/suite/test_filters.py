@@ -42,7 +42,7 @@ class TestFilterSuite(base.TestCase):
     def test_filter_without_documentation_is_found(self):
         self.assertFinds('test_class_has_documentation', __doc__=None)
 
-    def test_demands_that_there_are_not_are_found(self):
+    def test_undefined_demands_are_detected(self):
         for name in ('hw:numa_nodes', 'flavor.extra_spec', 'new',
                      'flavor.extra_specs.licence:*'):
             self.assertFinds('test_reads_are_demands', reads={name})
@@ -65,7 +65,7 @@ class TestFilterSuite(base.TestCase):
         self.assertFinds('test_mask_is_of_booleans',
                          keep=lambda self, hosts, _: np.ones(len(hosts)))
 
-    def test_filter_that_remembers_is_found(self):
+    def test_filter_with_state_is_detected(self):
         def keep(self, hosts, request):
             self.times = getattr(self, 'times', 0) + 1
             return hosts['num_instances'] < self.times
@@ -73,7 +73,7 @@ class TestFilterSuite(base.TestCase):
         self.assertFinds('test_nothing_is_remembered', keep=keep)
         self.assertFinds('test_same_question_has_the_same_answer', keep=keep)
 
-    def test_local_filter_that_depends_on_other_hosts_is_found(self):
+    def test_local_filter_depending_on_other_hosts_is_detected(self):
         def below_mean(self, hosts, request):
             return hosts['num_instances'] <= hosts['num_instances'].mean()
 
@@ -91,20 +91,20 @@ class TestFilterSuite(base.TestCase):
                 '__doc__': 'Is right.', 'keep': keep, 'local': False})
             self.assertEqual(set(), runner.failures(Suite, kind))
 
-    def test_filter_that_keeps_all_at_no_cost_passes(self):
+    def test_filter_returning_none_passes(self):
         kind = type('Right', (NumInstancesFilter,), {
             '__doc__': 'Is right.', 'keep': lambda *args: None})
 
         self.assertEqual(set(), runner.failures(Suite, kind))
 
-    def test_filter_that_changes_the_table_is_found(self):
+    def test_filter_changing_the_table_is_detected(self):
         def keep(self, hosts, request):
             hosts.take(0, {'VCPU': 3})
             return hosts['num_instances'] < 3
 
         self.assertFinds('test_table_and_request_are_left_alone', keep=keep)
 
-    def test_filter_that_changes_the_request_is_found(self):
+    def test_filter_changing_the_request_is_detected(self):
         def keep(self, hosts, request):
             request.num_instances = 3
             return hosts['num_instances'] < 3
@@ -118,24 +118,24 @@ class TestFilterSuite(base.TestCase):
         self.assertFinds('test_options_have_help',
                          opts=classmethod(lambda cls: [option]))
 
-    def test_reason_that_reads_badly_is_found(self):
+    def test_unreadable_reason_is_detected(self):
         for reason in ('', 'Is full', 'is full.', 'is full of ' + 'x' * 60,
                        'is not unused', "doesn't lack %s", 'is {host}'):
             self.assertFinds('test_reason_reads_well', reason=reason)
         for reason in ('full', 'cannot do'):
             self.assertFinds('test_reason_begins_with_a_verb', reason=reason)
 
-    def test_reasons_that_read_well_pass(self):
+    def test_readable_reasons_pass(self):
         for reason in ('lacks memory', 'does not answer', 'is under load',
                        'has no unit to spare'):
             kind = type('Right', (NumInstancesFilter,),
                         {'__doc__': 'Is right.', 'reason': reason})
             self.assertEqual(set(), runner.failures(Suite, kind), reason)
 
-    def test_hint_that_users_must_not_give_is_found(self):
+    def test_reserved_hint_is_detected(self):
         self.assertFinds('test_hints_are_for_users', hints={'_secret'})
 
-    def test_located_instances_that_are_no_texts_are_found(self):
+    def test_located_instances_other_than_texts_are_detected(self):
         self.assertFinds('test_located_instances_are_texts',
                          located=lambda *args: [3])
 
@@ -167,7 +167,7 @@ class TestAssertKeeps(Suite, base.TestCase):
         self.assertRaises(AssertionError, self.assertKeeps,
                           [True, True], hosts, asked)
 
-    def test_filter_that_does_not_apply_keeps_all(self):
+    def test_inapplicable_filter_keeps_all_hosts(self):
         hosts = builders.hosts(availability_zone=['east', 'west'])
 
         self.assertKeeps([True, True], hosts)

@@ -37,7 +37,7 @@ class TestColumnPluginSuite(filters.FilterSuite, base.TestCase):
             [False, True], [bool(request.hint('different_host'))
                             for request in self.make_requests()])
 
-    def test_column_that_hosts_lack_is_named_with_the_way_to_add_it(self):
+    def test_error_for_a_missing_column_names_the_builder(self):
         """A filter's keep() and shortfall(), and a weigher's score()."""
         def read(self, hosts, request):
             return hosts['inlet_celsius'] < 30
@@ -55,7 +55,7 @@ class TestColumnPluginSuite(filters.FilterSuite, base.TestCase):
             for text in named:
                 self.assertIn('builders.hosts(columns=…)', text)
 
-    def test_module_that_unpickles_is_found(self):
+    def test_module_with_pickle_is_detected(self):
         directory = self.temporary_directory()
         (directory / 'unsafe_plugin.py').write_text(_UNSAFE_MODULE)
         sys.path.insert(0, str(directory))

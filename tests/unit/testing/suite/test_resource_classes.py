@@ -29,32 +29,32 @@ class TestResourceClassSuite(base.TestCase):
         self.assertEqual(
             set(), runner.failures(Suite, resource_classes.Memory))
 
-    def test_class_that_is_not_installed_is_found(self):
+    def test_uninstalled_class_is_detected(self):
         self.assertFinds('test_entry_point_has_the_name_of_a_resource_class')
 
     def test_class_without_documentation_is_found(self):
         self.assertFinds('test_class_has_documentation', __doc__=None)
 
-    def test_class_that_cannot_be_used_is_found(self):
+    def test_unusable_class_is_detected(self):
         self.assertFinds('test_it_can_be_used', word='x' * 41)
         self.assertFinds('test_it_can_be_used', __init__=lambda self, it: None)
 
-    def test_demand_that_takes_less_than_it_says_is_found(self):
+    def test_charge_below_the_demand_is_detected(self):
         for taken in (lambda amount: amount - 1, float,
                       lambda amount: amount // 8 * 8):
             self.assertFinds(
                 'test_demand_takes_a_whole_number_of_at_least_what_it_says',
                 taken)
 
-    def test_answer_that_changes_is_found(self):
+    def test_changing_charge_is_detected(self):
         counter = itertools.count()
         self.assertFinds('test_same_demand_takes_the_same_everywhere',
                          lambda amount: amount + next(counter))
 
-    def test_larger_demand_that_takes_less_is_found(self):
+    def test_charge_decreasing_with_the_demand_is_detected(self):
         self.assertFinds('test_larger_demand_takes_no_less',
                          lambda amount: amount + 9 * (amount % 2))
 
-    def test_answer_that_takes_more_when_it_is_asked_for_is_found(self):
+    def test_charge_of_a_charge_above_the_first_is_detected(self):
         self.assertFinds('test_what_was_taken_can_be_asked_for_as_it_is',
                          lambda amount: amount + 1)

@@ -44,7 +44,7 @@ class TestDriverSuite(base.TestCase):
     def test_sound_driver_passes(self):
         self.assertEqual(set(), runner.failures(Suite, fake.FakeDriver))
 
-    def test_driver_that_is_not_installed_is_found(self):
+    def test_uninstalled_driver_is_detected(self):
         self.assertFinds('test_entry_point_names_a_driver')
 
     def test_driver_or_option_without_documentation_is_found(self):
@@ -52,31 +52,31 @@ class TestDriverSuite(base.TestCase):
                       {'opts': classmethod(lambda cls: [cfg.StrOpt('x')])}):
             self.assertFinds('test_it_is_documented_with_its_options', **wrong)
 
-    def test_node_that_makes_no_sense_is_found(self):
+    def test_invalid_node_is_detected(self):
         for nodes in (lambda self: {}, lambda self: {'host1': None},
                       having(vcpus=-1), having(memory_mb=1.5),
                       having(inventories={
                           'CUSTOM_X': resources.Inventory(-1)})):
             self.assertFinds('test_node_says_what_it_has', nodes=nodes)
 
-    def test_child_provider_that_makes_no_sense_is_found(self):
+    def test_invalid_child_provider_is_detected(self):
         for child in (virt.ChildProvider(parent='nobody'),
                       virt.ChildProvider(traits=frozenset({'small'})),
                       virt.ChildProvider({'GPU': resources.Inventory(1)})):
             self.assertFinds('test_child_providers_are_below_their_node',
                              nodes=having(providers={'gpu': child}))
 
-    def test_names_that_change_are_found(self):
+    def test_changing_names_are_detected(self):
         self.assertFinds(
             'test_names_stay_as_they_are', nodes=lambda self: having(
                 providers={str(next(NUMBERS)): virt.ChildProvider()})(self))
 
-    def test_server_that_does_not_run_or_end_is_found(self):
+    def test_ineffective_spawn_or_destroy_is_detected(self):
         for method in 'spawn', 'destroy':
             self.assertFinds('test_server_runs_until_it_is_destroyed',
                              **{method: lambda *args: None})
 
-    def test_server_that_is_spawned_twice_is_found(self):
+    def test_duplicate_spawn_is_detected(self):
         def spawn(self, instance, node):
             self.running = [*getattr(self, 'running', ()), instance.uuid]
 
@@ -84,14 +84,14 @@ class TestDriverSuite(base.TestCase):
             'test_spawn_of_what_runs_changes_nothing', spawn=spawn,
             list_instances=lambda self: getattr(self, 'running', []))
 
-    def test_destroy_that_fails_of_nothing_is_found(self):
+    def test_failing_destroy_of_a_missing_server_is_detected(self):
         def destroy(self, instance):
             self.list_instances().remove(instance.uuid)
 
         self.assertFinds('test_destroy_of_what_is_not_there_succeeds',
                          destroy=destroy)
 
-    def test_inventory_that_shrinks_with_each_server_is_found(self):
+    def test_inventory_reduced_by_running_servers_is_detected(self):
         def nodes(self):
             left = 4 - len(self.list_instances())
             child = virt.ChildProvider({'VGPU': resources.Inventory(left)})
@@ -100,7 +100,7 @@ class TestDriverSuite(base.TestCase):
         self.assertFinds(
             'test_inventories_are_not_less_for_servers_that_run', nodes=nodes)
 
-    def test_server_that_is_not_prepared_or_reverted_is_found(self):
+    def test_ineffective_preparation_or_revert_is_detected(self):
         for method in 'list_prepared', 'revert_migration':
             self.assertFinds(
                 'test_server_moves_with_its_disks_or_comes_back',

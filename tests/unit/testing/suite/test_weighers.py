@@ -33,20 +33,20 @@ class TestWeigherSuite(base.TestCase):
         self.assertFinds('test_answer_has_an_entry_for_each_host',
                          score=lambda *args: np.ones(3))
 
-    def test_scores_that_are_no_finite_numbers_are_found(self):
+    def test_scores_other_than_finite_numbers_are_detected(self):
         for value in (np.nan, np.inf, 'a', None):
             self.assertFinds(
                 'test_scores_are_finite_numbers',
                 score=lambda self, hosts, _: np.array([value] * len(hosts)))
 
-    def test_local_weigher_that_depends_on_other_hosts_is_found(self):
+    def test_local_weigher_depending_on_other_hosts_is_detected(self):
         def part_of_all(self, hosts, request):
             return hosts['free_ram_mb'] / len(hosts)
 
         self.assertFinds('test_local_answers_depend_on_no_other_host',
                          score=part_of_all)
 
-    def test_weigher_that_likes_all_alike_at_no_cost_passes(self):
+    def test_weigher_returning_none_passes(self):
         kind = type('Right', (resources.RAMWeigher,), {
             '__doc__': 'Is right.', 'score': lambda *args: None})
 
@@ -64,7 +64,7 @@ class TestWeigherSuite(base.TestCase):
         self.assertFinds('test_multiplier_is_for_all_hosts_or_for_each',
                          multiplier=lambda *args: np.ones(3))
 
-    def test_bounds_that_leave_no_room_are_found(self):
+    def test_empty_range_of_bounds_is_detected(self):
         self.assertFinds('test_bounds_are_in_order', minval=1, maxval=1)
 
 
