@@ -37,40 +37,40 @@ class TestSamples(TestCase):
         self.listeners = {'legacy': self.listen(base.LEGACY),
                           'versioned': self.listen(base.VERSIONED)}
 
-    def assertTold(self, name):
+    def assertSampleSent(self, name):
         """What was just told is what the samples of this name say."""
         for form, listener in self.listeners.items():
             self.assertSample(f'{name}.{form}.json', listener.next()[1])
 
-    def test_task_that_is_given_up(self):
+    def test_failed_task_equals_its_sample(self):
         for method in METHODS:
             self.sender.failed(self.context, method, wire.instance(),
                                wire.request(), wire.reason())
 
-            self.assertTold(f'compute_task.{method}')
+            self.assertSampleSent(f'compute_task.{method}')
 
     def test_change_of_state(self):
         self.sender.updated(self.context, wire.instance(), NONE, NEW)
 
-        self.assertTold('instance.update')
+        self.assertSampleSent('instance.update')
 
-    def test_deletion_that_races_with_a_build(self):
+    def test_deletion_during_a_build_equals_its_sample(self):
         for phase in ('start', 'end'):
             self.sender.deleted(self.context, phase, wire.instance())
 
-            self.assertTold(f'instance.delete.{phase}')
+            self.assertSampleSent(f'instance.delete.{phase}')
 
-    def test_rebuild_that_has_its_host(self):
+    def test_scheduled_rebuild_equals_its_sample(self):
         self.sender.rebuild_scheduled(self.context, wire.instance(
             vm_state='active', task_state='rebuilding', power_state=1,
             host='host1', node='node1', launched_at='2026-01-02T03:05:00Z'))
 
-        self.assertTold('instance.rebuild_scheduled')
+        self.assertSampleSent('instance.rebuild_scheduled')
 
 
 class TestTaskNotifier(TestCase):
 
-    def test_format_says_which_are_sent(self):
+    def test_format_selects_the_notifications(self):
         listener = self.listen(base.LEGACY, base.VERSIONED)
 
         for form, *expected in (
@@ -122,9 +122,9 @@ class TestTaskNotifier(TestCase):
             told['request_id'], told['action_initiator_user']))
 
 
-class TestNothing(TestCase):
+class TestUnsent(TestCase):
 
-    def tell(self, sender, server):
+    def send_all(self, sender, server):
         """Tell everything there is to tell."""
         for method in METHODS:
             sender.failed(self.context, method, server, server, server)
@@ -132,22 +132,22 @@ class TestNothing(TestCase):
         sender.deleted(self.context, 'start', server)
         sender.rebuild_scheduled(self.context, server)
 
-    def test_without_a_driver_nothing_is_looked_at(self):
+    def test_without_a_driver_no_argument_is_read(self):
         for drivers in ([], ['noop']):
             self.conf.set_override('driver', drivers, base.GROUP)
 
-            self.tell(self.notifier(on_change='vm_state'), base.Untold())
+            self.send_all(self.notifier(on_change='vm_state'), base.Untold())
 
-        self.tell(notifiers.TaskNotifier(), base.Untold())
+        self.send_all(notifiers.TaskNotifier(), base.Untold())
         self.assertEqual([], self.warnings())
 
     def test_error_of_a_driver_does_not_fail_the_caller(self):
-        self.tell(self.notifier('versioned', 'vm_state'), base.Untold())
+        self.send_all(self.notifier('versioned', 'vm_state'), base.Untold())
 
         self.assertEqual(len(METHODS) + 3, len(self.warnings()))
         self.assertNotIn('Traceback', self.logs.output)
 
-    def test_unknown_driver_is_answered_with_those_there_are(self):
+    def test_error_for_an_unknown_driver_lists_drivers(self):
         self.conf.set_override('driver', ['mesaging'], base.GROUP)
 
         error = self.assertRaises(exception.PluginNotFound, self.notifier)
@@ -157,7 +157,7 @@ class TestNothing(TestCase):
 
 class TestNotifier(base.SchedulerTestCase):
 
-    def test_notifications_are_those_of_the_samples(self):
+    def test_notifications_equal_their_samples(self):
         sender = self.notifier()
 
         for form, topic in (('legacy', base.LEGACY),
@@ -170,7 +170,7 @@ class TestNotifier(base.SchedulerTestCase):
                 told = listener.next()[1]
                 self.assertSample(name, told)
 
-    def test_format_says_which_are_sent(self):
+    def test_format_selects_the_notifications(self):
         listener = self.listen(base.LEGACY, base.VERSIONED)
 
         for form, *expected in (('unversioned', 'scheduler.host0'),
@@ -189,7 +189,7 @@ class TestNotifier(base.SchedulerTestCase):
                 {(each['publisher_id'], each['event_type'])
                  for each in told})
 
-    def test_versioned_ones_go_to_each_topic(self):
+    def test_versioned_notifications_are_sent_to_each_topic(self):
         listeners = [self.listen('one'), self.listen('two')]
 
         self.notifier('versioned', ['one', 'two']).select_destinations(
@@ -218,14 +218,14 @@ class TestNotifier(base.SchedulerTestCase):
 
         self.assertEqual([], self.warnings())
 
-    def test_unknown_driver_is_answered_with_those_there_are(self):
+    def test_error_for_an_unknown_driver_lists_drivers(self):
         self.conf.set_override('driver', ['mesaging'], base.GROUP)
 
         error = self.assertRaises(exception.PluginNotFound, self.notifier)
 
         self.assertIn('messagingv2', str(error))
 
-    def test_log_is_a_way_to_notify_too(self):
+    def test_log_driver_writes_notifications(self):
         self.conf.set_override('driver', ['log'], base.GROUP)
         log = self.useFixture(fixtures.FakeLogger(
             'oslo.messaging.notification', logging.INFO))
@@ -238,7 +238,7 @@ class TestNotifier(base.SchedulerTestCase):
 
 class TestFailure(base.SchedulerTestCase):
 
-    def test_request_goes_on_when_nothing_can_be_sent(self):
+    def test_request_continues_after_a_failed_notification(self):
         sender = self.notifier()
         self.transports.close()
 
@@ -290,7 +290,7 @@ class TestFailure(base.SchedulerTestCase):
 
             self.assertEqual(tried, recorded.NOTIFICATIONS[-1][-1])
 
-    def test_broker_that_is_away_shows_no_password(self):
+    def test_error_of_an_unreachable_broker_hides_the_password(self):
         self.conf.set_override(
             'transport_url', 'rabbit://u:s3cret@127.0.0.1:1/')
 
@@ -301,7 +301,7 @@ class TestFailure(base.SchedulerTestCase):
         self.assertNotIn('s3cret', self.logs.output)
 
 
-class TestBrokerThatDoesNotAnswer(base.NotifierTestCase):
+class TestUnresponsiveBroker(base.NotifierTestCase):
 
     def setUp(self):
         super().setUp()
@@ -318,37 +318,37 @@ class TestBrokerThatDoesNotAnswer(base.NotifierTestCase):
         self.clock.advance(self.takes_s)
         raise OSError('timed out')
 
-    def tell(self):
+    def send(self):
         note = notifiers.Note('me', 'it.happened', dict)
         self.sender.send(self.context, 'info', note, note)
 
-    def test_it_is_waited_for_once(self):
+    def test_unresponsive_broker_is_awaited_once(self):
         for _ in range(5):
-            self.tell()
+            self.send()
 
         self.assertEqual(1, self.asked)
         # One line for each form.
         self.assertEqual(2, len(self.warnings()))
 
-    def test_it_is_asked_again_later(self):
-        self.tell()
+    def test_unresponsive_broker_is_retried_after_a_pause(self):
+        self.send()
         self.clock.advance(notifiers.PAUSE_S)
 
-        self.tell()
+        self.send()
 
         self.assertEqual(2, self.asked)
 
-    def test_notification_that_is_not_sent_is_named(self):
-        self.tell()
+    def test_unsent_notification_is_named(self):
+        self.send()
 
         self.assertIn(
             'Versioned notification it.happened cannot be sent: the broker '
             'was too slow a moment ago', self.warnings())
 
-    def test_one_that_refuses_at_once_is_asked_each_time(self):
+    def test_refusing_broker_is_tried_for_each_notification(self):
         self.takes_s = 0.0
 
         for _ in range(5):
-            self.tell()
+            self.send()
 
         self.assertEqual(10, self.asked)

@@ -14,18 +14,18 @@ class TestForm(base.TestCase):
 
     form = envelope.Form('Payload', '1.2', ('a', 'b'))
 
-    def test_fields_that_are_named_are_there_and_no_other(self):
+    def test_payload_has_exactly_the_fields_of_its_form(self):
         self.assertEqual(
             wire.envelope('Payload', '1.2', a=1, b=None, c=3),
             self.form.fill({'a': 1, 'z': 2}, c=3))
 
-    def test_nothing_is_made_of_nothing(self):
+    def test_payload_of_none_is_none(self):
         self.assertIsNone(self.form.fill(None, c=3))
 
 
 class TestPlain(base.TestCase):
 
-    def test_objects_become_dicts_and_their_lists_lists(self):
+    def test_objects_become_dicts_and_lists(self):
         nodes = objects.ComputeNodeList(
             objects=[objects.ComputeNode(host='h1')])
 
@@ -34,7 +34,7 @@ class TestPlain(base.TestCase):
             {'in': [{'host': 'h1'}]},
             envelope.plain({'in': nodes.obj_to_primitive()}))
 
-    def test_members_of_a_list_object_are_those_of_a_list(self):
+    def test_members_of_a_list_object_are_a_list(self):
         nodes = wire.envelope('List', '1.0', objects=[1, 2])
 
         self.assertEqual([1, 2], envelope.members_of(nodes))

@@ -16,7 +16,7 @@ OLD, NEW = ('active', None), ('error', 'deleting')
 
 class TestVersioned(base.TestCase):
 
-    def test_server_that_is_hardly_known_has_every_field(self):
+    def test_incomplete_server_has_every_field(self):
         for payload in (instance.action, instance.rebuild):
             full = payload(CONTEXT, wire.instance())['nova_object.data']
             bare = payload(CONTEXT, objects.Instance(
@@ -40,7 +40,7 @@ class TestVersioned(base.TestCase):
 
             self.assertEqual(name, told['nova_object.data']['power_state'])
 
-    def test_update_tells_the_change_beside_the_server(self):
+    def test_update_has_the_change_and_the_server(self):
         told = instance.update(
             CONTEXT, wire.instance(), OLD, NEW)['nova_object.data']
 
@@ -65,7 +65,7 @@ class TestLegacy(base.TestCase):
     def test_disk_is_also_sent_as_a_sum(self):
         self.assertEqual(25, instance.legacy(wire.instance())['disk_gb'])
 
-    def test_times_are_in_the_form_that_they_had(self):
+    def test_times_keep_their_legacy_format(self):
         told = instance.legacy(wire.instance(
             launched_at='2026-01-02T03:05:00Z'))
 
@@ -107,7 +107,7 @@ class TestComputeTask(base.TestCase):
         self.assertEqual(told['request_spec']['instance_properties'],
                          told['instance_properties'])
 
-    def test_request_that_is_not_known_is_none(self):
+    def test_unknown_request_has_no_request_spec(self):
         self.assertIsNone(versioned(None)['request_spec'])
         self.assertEqual(({}, {}), (
             legacy(None)['request_spec'],
@@ -120,33 +120,33 @@ class TestComputeTask(base.TestCase):
             self.assertNotIn(secret, told)
 
 
-def told(reason):
+def payload_of(reason):
     return instance.versioned_exception(reason)['nova_object.data']
 
 
 class TestFailure(base.TestCase):
 
-    def test_place_is_where_it_was_raised(self):
-        fields = told(wire.reason())
+    def test_module_and_function_are_of_the_raise(self):
+        fields = payload_of(wire.reason())
 
         self.assertEqual(
             ('cellsched.conductor.deciding', 'do'),
             (fields['module_name'], fields['function_name']))
         self.assertIn('deciding.py", line 2, in do', fields['traceback'])
 
-    def test_error_that_was_not_raised_has_no_place(self):
-        fields = told(ValueError('no'))
+    def test_error_never_raised_has_no_module(self):
+        fields = payload_of(ValueError('no'))
 
         self.assertEqual(('unknown', 'unknown', 'ValueError: no\n'), (
             fields['module_name'], fields['function_name'],
             fields['traceback']))
 
-    def test_error_that_came_over_a_transport_has_its_name(self):
+    def test_remote_error_has_its_original_name(self):
         kind = type('NoValidHost_Remote', (exception.NoValidHost,), {})
         reason = kind(reason='Full.')
         reason.args = (f'{reason}', 'appended')
 
-        fields = told(reason)
+        fields = payload_of(reason)
 
         self.assertEqual('NoValidHost', fields['exception'])
         self.assertEqual('No valid host was found. Full.',
@@ -169,14 +169,14 @@ class TestFailure(base.TestCase):
             except OSError as exc:
                 raise ValueError('rabbit://u:s3cr\ne@t@mq/') from exc
         except ValueError as exc:
-            fields, text = told(exc), instance.exception_text(exc)
+            fields, text = payload_of(exc), instance.exception_text(exc)
 
         self.assertEqual('rabbit://u:****@mq/', text)
         self.assertIn('mysql://u:****', fields['traceback'])
         self.assertNotIn('s3cr', str(fields))
 
     def test_long_texts_are_cut(self):
-        fields = told(ValueError('a' * 10**6))
+        fields = payload_of(ValueError('a' * 10**6))
 
         self.assertEqual(
             instance.TEXT_MAX, len(fields['exception_message']))

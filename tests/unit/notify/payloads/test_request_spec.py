@@ -20,7 +20,7 @@ FIELDS = {
 
 class TestVersioned(base.TestCase):
 
-    def told(self, *uuids, **changes):
+    def made(self, *uuids, **changes):
         return request_spec.versioned(
             wire.request(**changes), uuids)['nova_object.data']
 
@@ -45,7 +45,7 @@ class TestVersioned(base.TestCase):
                           if value is not None})
 
     def test_full_request_has_no_more_fields(self):
-        self.assertEqual(FIELDS, set(self.told()))
+        self.assertEqual(FIELDS, set(self.made()))
 
     def test_caller_supplies_the_unset_uuid_and_number(self):
         told = request_spec.versioned(
@@ -57,19 +57,19 @@ class TestVersioned(base.TestCase):
              told['nova_object.data']['num_instances']))
 
     def test_set_fields_of_the_request_take_precedence(self):
-        told = self.told(wire.OTHER)
+        told = self.made(wire.OTHER)
 
         self.assertEqual((wire.INSTANCE, 2),
                          (told['instance_uuid'], told['num_instances']))
 
     def test_first_forced_host_and_node_are_sent(self):
-        told = self.told(force_hosts=['h1', 'h2'], force_nodes=[])
+        told = self.made(force_hosts=['h1', 'h2'], force_nodes=[])
 
         self.assertEqual('h1', told['force_hosts'])
         self.assertIsNone(told['force_nodes'])
 
-    def test_destination_that_names_no_host_has_none(self):
-        told = self.told(requested_destination=objects_wire.envelope(
+    def test_destination_without_a_host_has_no_host(self):
+        told = self.made(requested_destination=objects_wire.envelope(
             'Destination', '1.4', node=None, aggregates=['1']))
 
         self.assertEqual(
@@ -77,21 +77,21 @@ class TestVersioned(base.TestCase):
             told['requested_destination']['nova_object.data'])
 
     def test_cell_is_sent_without_its_urls(self):
-        cell = self.told()['requested_destination']['nova_object.data']['cell']
+        cell = self.made()['requested_destination']['nova_object.data']['cell']
 
         self.assertEqual(
             {'uuid': wire.CELL, 'name': 'cell1', 'disabled': False},
             cell['nova_object.data'])
 
     def test_group_with_only_a_uuid_is_sent(self):
-        told = self.told(instance_group=objects_wire.envelope(
+        told = self.made(instance_group=objects_wire.envelope(
             'InstanceGroup', '1.11', uuid=wire.GROUP))
 
         fields = told['instance_group']['nova_object.data']
         self.assertEqual((wire.GROUP, {}, None), (
             fields['uuid'], fields['rules'], fields['policy']))
 
-    def test_request_is_left_as_it_was(self):
+    def test_request_is_not_modified(self):
         request = wire.request()
         before = json.dumps(request.obj_to_primitive())
 
@@ -103,7 +103,7 @@ class TestVersioned(base.TestCase):
 
 class TestLegacy(base.TestCase):
 
-    def told(self, *uuids, **changes):
+    def made(self, *uuids, **changes):
         return request_spec.legacy(
             wire.request(**changes), uuids)['request_spec']
 
@@ -115,14 +115,14 @@ class TestLegacy(base.TestCase):
                 'num_instances': 1, 'image': {}, 'instance_properties': {},
                 'instance_type': {}}}, told)
 
-    def test_instance_has_the_uuid_that_is_asked_for(self):
+    def test_instance_has_the_requested_uuid(self):
         told = request_spec.legacy(objects.RequestSpec(), [wire.OTHER])
 
         self.assertEqual({'uuid': wire.OTHER},
                          told['request_spec']['instance_properties'])
 
     def test_absent_properties_are_sent_as_none(self):
-        told = self.told(image=None, numa_topology=None, pci_requests=None)
+        told = self.made(image=None, numa_topology=None, pci_requests=None)
 
         self.assertEqual({}, told['image'])
         self.assertIsNone(told['instance_properties']['numa_topology'])
@@ -131,13 +131,13 @@ class TestLegacy(base.TestCase):
     def test_sizes_of_the_flavor_are_properties_of_the_instance(self):
         self.assertEqual(
             {'root_gb': 20, 'ephemeral_gb': 0, 'memory_mb': 2048, 'vcpus': 1},
-            {name: self.told()['instance_properties'][name] for name in (
+            {name: self.made()['instance_properties'][name] for name in (
                 'root_gb', 'ephemeral_gb', 'memory_mb', 'vcpus')})
 
 
 class TestHardware(base.TestCase):
 
-    def test_nothing_asked_for_is_nothing(self):
+    def test_missing_hardware_is_none(self):
         self.assertIsNone(request_spec.numa_topology(None, wire.INSTANCE))
         self.assertIsNone(request_spec.pci_requests(None, wire.INSTANCE))
 
@@ -161,11 +161,11 @@ class TestHardware(base.TestCase):
 
 class TestImage(base.TestCase):
 
-    def test_no_image_is_nothing(self):
+    def test_missing_image_is_empty(self):
         self.assertIsNone(request_spec.versioned_image(None))
         self.assertEqual({}, request_spec.legacy_image(None))
 
-    def test_object_and_its_wire_form_have_one_payload(self):
+    def test_image_object_and_its_wire_form_have_the_same_payload(self):
         loaded = objects.ImageMeta.obj_from_primitive(wire.IMAGE_META)
 
         self.assertEqual(request_spec.versioned_image(wire.IMAGE_META),
@@ -173,7 +173,7 @@ class TestImage(base.TestCase):
         self.assertEqual(request_spec.legacy_image(wire.IMAGE_META),
                          request_spec.legacy_image(loaded))
 
-    def test_plain_dict_is_read_too(self):
+    def test_plain_dict_of_an_image_is_read(self):
         told = request_spec.versioned_image(
             {'id': wire.IMAGE, 'properties': {'a': 'b'}})
 
@@ -192,7 +192,7 @@ class TestImage(base.TestCase):
                      request_spec.legacy_image(wire.IMAGE_META)):
             self.assertIn('swift://images:****@store.test', str(told))
 
-    def test_times_are_in_the_form_that_each_kind_has(self):
+    def test_times_have_the_format_of_each_payload(self):
         told = request_spec.versioned_image(
             wire.IMAGE_META)['nova_object.data']
 
