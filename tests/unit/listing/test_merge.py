@@ -53,7 +53,7 @@ class TestMerged(base.TestCase):
                 sources, read, [(item, None, item) for item in known],
                 descends, ahead)))
 
-    def test_of_each_source_one_batch_more_is_read_than_is_yielded(self):
+    def test_a_single_batch_ahead_is_read_of_each_source(self):
         sources = [Batches(list(range(start, 1000, 2)), 10)
                    for start in (0, 1)]
 

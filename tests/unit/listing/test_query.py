@@ -30,7 +30,7 @@ class TestFilters(base.TestCase):
                     for name, value in filters.items()}, 'project')))
         return {found.uuid for found in page.servers}
 
-    def test_filters_show_their_fields(self):
+    def test_filters_show_requests_and_rows_alike(self):
         both = {self.built, self.waiting}
         for filters in ({'name': 'web'}, {'name': '100%_'},
                         {'image': 'image'}, {'image': ['x', 'image']},
@@ -57,7 +57,7 @@ class TestFilters(base.TestCase):
             self.assertEqual(
                 shown, self.built in self.shown(**filters), filters)
 
-    def test_deleted_servers_are_shown_when_asked_for(self):
+    def test_deleted_servers_are_shown_on_request(self):
         self.write(self.targets.database(self.cell1), samples.put, self.built,
                    {'vm_state': 'deleted', 'deleted': 7})
 
@@ -66,7 +66,7 @@ class TestFilters(base.TestCase):
         self.assertNotIn(self.built, self.shown())
         self.assertIn(self.built, self.shown(changes_since=str(samples.NOW)))
 
-    def test_changes_are_those_from_a_time_on(self):
+    def test_changes_are_filtered_by_their_time(self):
         self.write(self.targets.database(self.cell1), samples.put, self.built,
                    {'task_state': None}, now=samples.LATER)
 
@@ -94,7 +94,7 @@ class TestQuery(base.TestCase):
         self.assertIn("unknown sort key 'host'", self.refused(
             query.order, ['host'], is_admin=False))
 
-    def test_sort_keys_that_are_no_texts_are_refused(self):
+    def test_lists_and_mappings_of_other_types_are_refused(self):
         for values in ([['a']], [{}], [None], [5], 'uuid', 5, None, {}):
             self.assertIn('sort_keys: expected a list', self.refused(
                 query.order, values))
@@ -120,7 +120,7 @@ class TestQuery(base.TestCase):
             self.assertIn(name, self.refused(
                 query.parse_filters, {name: 'x'}, 'project', is_admin=False))
 
-    def test_project_is_that_of_the_context(self):
+    def test_project_is_read_from_the_context(self):
         self.assertEqual(
             {'project_id': ['project']},
             query.parse_filters({}, 'project', is_admin=False).matches)

@@ -30,14 +30,14 @@ class TestServer(base.TestCase):
                 image_ref='image'),
             server.Server.of_row(row, 'cell1', 'So.', ['a', 'b']))
 
-    def test_host_is_left_out_where_it_is_not_to_be_shown(self):
+    def test_host_is_shown_only_with_permission(self):
         row = self.row(vm_state='active', host='h1')
 
         self.assertEqual((None, 'h1'), tuple(
             server.Server.of_row(row, 'cell1', shows_host=shown).host
             for shown in (False, True)))
 
-    def test_states_have_names_that_users_know(self):
+    def test_states_have_statuses_of_the_api(self):
         for state, status in (
                 ('building', 'BUILD'), ('active', 'ACTIVE'),
                 ('error', 'ERROR'), ('deleted', 'DELETED'),
@@ -47,7 +47,7 @@ class TestServer(base.TestCase):
         self.assertEqual('DELETED', server.Server.of_row(
             [*self.row(vm_state='active')[:-1], 3], 'cell1').status)
 
-    def test_request_that_says_little_is_shown_as_that(self):
+    def test_request_with_few_fields_has_defaults(self):
         [uuid] = samples.uuids(1)
         found = server.Server.requested(objects.BuildRequest(
             instance_uuid=uuid, instance=objects.Instance(uuid=uuid)))
@@ -57,7 +57,7 @@ class TestServer(base.TestCase):
             (found.status, found.name, found.cell, found.attempts,
              found.reason))
 
-    def test_request_tells_its_tags_and_why_it_waits(self):
+    def test_request_has_its_tags_and_its_failure(self):
         [uuid] = samples.uuids(1)
         found = server.Server.requested(objects.BuildRequest(
             instance_uuid=uuid, instance=samples.instance(uuid),
@@ -73,7 +73,7 @@ class TestServer(base.TestCase):
         self.assertEqual(cell.uuid, server.name_of(cell))
         self.assertEqual('cell1', server.name_of(samples.cell('cell1')))
 
-    def test_deleted_record_is_as_it_was_last(self):
+    def test_deleted_record_keeps_its_last_host(self):
         last = server.Server.of_row(self.row(
             vm_state='active', task_state='deleting', host='h1'), 'cell1')
 

@@ -51,7 +51,7 @@ class TestServers(base.TestCase):
             found.name, found.status, found.cell))
         self.assertIsNone(cell)
 
-    def test_server_is_its_request_until_that_is_gone(self):
+    def test_server_is_listed_from_its_request_until_deleted(self):
         [uuid] = self.accept()
         self.decide(self.cell1, [uuid])
         self.add_rows(self.cell1, [uuid], host='h1')
@@ -67,7 +67,7 @@ class TestServers(base.TestCase):
             found.cell, found.host, cell.uuid))
         self.assertEqual([found], self.list_all().servers)
 
-    def test_server_that_is_nowhere_is_not_found(self):
+    def test_server_without_request_and_row_is_not_found(self):
         [unbuilt] = self.accept()
         self.write(self.database, build_requests.delete, [unbuilt])
         [unwritten] = self.accept()
@@ -96,7 +96,7 @@ class TestServers(base.TestCase):
         self.assertEqual(reasons, {
             each.uuid: each.reason for each in self.list_all().servers})
 
-    def test_server_that_is_taken_out_of_cell0_meanwhile_is_found(self):
+    def test_server_retried_during_the_read_is_found(self):
         [uuid] = self.put(self.cell0, vm_state='error')
 
         def retry(database):
@@ -142,7 +142,7 @@ class TestServers(base.TestCase):
             uuid: self.reader.get(self.context, uuid)[0].tags
             for uuid in wanted})
 
-    def test_others_servers_are_seen_by_administrators_only(self):
+    def test_servers_of_other_projects_are_shown_to_administrators(self):
         theirs = {*self.put(self.cell1, project_id='other'),
                   *self.accept(project_id='other')}
         mine = {*self.put(self.cell1), *self.accept()}
@@ -154,7 +154,7 @@ class TestServers(base.TestCase):
             self.assertRaises(exception.InstanceNotFound, self.get, uuid)
             self.assertEqual(uuid, self.reader.get(admin, uuid)[0].uuid)
 
-    def test_newest_come_first_wherever_they_are(self):
+    def test_servers_of_all_cells_are_listed_newest_first(self):
         second = datetime.timedelta(seconds=1)
         # Accepted in the same second, in the order of their uuids or not.
         together = samples.uuids(4)
@@ -172,7 +172,7 @@ class TestServers(base.TestCase):
         for limit in 0, 1, 4, 5:
             self.assertEqual(expected[:limit], self.listed(limit=limit))
 
-    def test_cell_that_cannot_be_read_is_named(self):
+    def test_unreadable_cell_is_named_in_the_page(self):
         [there], [here] = self.put(self.cell1), self.put(self.cell2)
         self.take_down(self.cell1)
 
@@ -186,7 +186,7 @@ class TestServers(base.TestCase):
         self.assertEqual('UNKNOWN', self.get(there)[0].status)
         self.assertEqual([self.cell1.identity], page.down_cells)
 
-    def test_cell_that_does_not_answer_is_named(self):
+    def test_hanging_cell_is_named_in_the_page(self):
         [there], [here] = self.put(self.cell1), self.put(self.cell2)
         go_on = threading.Event()
         self.addCleanup(go_on.set)
@@ -328,7 +328,7 @@ class TestPages(base.TestCase):
         finally:
             self.empty(made)
 
-    def test_batches_that_are_smaller_than_the_page_are_put_together(self):
+    def test_batches_smaller_than_the_page_are_merged(self):
         self.reader = self.make_reader(
             self.targets, policy=SmallBatches(batch_size=2))
         made = self.fill([
@@ -356,7 +356,7 @@ class TestPages(base.TestCase):
                 marker=query.Marker(marker), limit=10))
             self.assertEqual(rest, [found.uuid for found in page.servers])
 
-    def test_marker_that_is_damaged_is_refused(self):
+    def test_damaged_marker_is_refused(self):
         order = query.order(['updated_at', 'launch_index'], ['asc'])
         uuid = samples.uuids(1)[0]
         whole = query.Marker(uuid, (samples.NOW, 7, uuid))
@@ -374,7 +374,7 @@ class TestPages(base.TestCase):
                 exception.InvalidField, query.Marker.parse, text, order)
             self.assertIn('server list: marker: ', str(error))
 
-    def test_marker_of_another_project_is_not_there(self):
+    def test_marker_of_another_project_is_not_found(self):
         theirs = [*self.put(self.cell1, project_id='other'),
                   *self.accept(project_id='other'), samples.uuids(1)[0]]
 
