@@ -65,10 +65,10 @@ class TestDefaults(TestCase):
         self.assertTrue(self.allows(self.rules, context.of_owner(MEMBER),
                                     DRAIN))
 
-    def test_others_are_left_as_they_are(self):
+    def test_member_may_create_by_default(self):
         self.assertIs(MEMBER, self.rules.authorize(MEMBER, CREATE))
 
-    def test_rule_holds_in_ones_own_project(self):
+    def test_rule_applies_to_the_own_project(self):
         for user, rule, expected in (
                 (MEMBER, CREATE, True), (READER, CREATE, False),
                 (READER, SHOW, True)):
@@ -80,7 +80,7 @@ class TestDefaults(TestCase):
     def test_administrator_is_allowed_in_all_projects(self):
         self.assertTrue(self.allows(self.rules, ADMIN, CREATE, 'other'))
 
-    def test_without_a_project_nothing_is_ones_own(self):
+    def test_context_without_a_project_owns_no_project(self):
         for project_id in (None, ''):
             nobody = context.RequestContext(
                 project_id=project_id, roles=['member', 'reader'])
@@ -130,7 +130,7 @@ class TestFile(TestCase):
 
         self.assertTrue(self.allows(rules, READER, CREATE))
 
-    def test_rule_of_anything_else_of_the_user_is_asked_each_time(self):
+    def test_rule_on_the_user_domain_is_checked_each_time(self):
         self.file.write_text(f'"{CREATE}": "user_domain_id:here"\n')
         rules = self.make()
 
@@ -139,7 +139,7 @@ class TestFile(TestCase):
                 user_id='user', project_id='project', user_domain_id=domain)
             self.assertEqual(expected, self.allows(rules, user, CREATE))
 
-    def test_rules_of_others_are_ignored(self):
+    def test_rules_of_other_services_are_ignored(self):
         self.file.write_text(
             '"os_compute_api:os-keypairs:create": "role:member"\n'
             '"os_compute_api:os-keypairs:show": "rule:project_manager_api"\n')
@@ -153,7 +153,7 @@ class TestFile(TestCase):
         self.assertNotIn('\n', str(error))
         return str(error)
 
-    def test_wrong_file_is_refused_by_one_line(self):
+    def test_invalid_file_is_refused_in_a_single_line(self):
         for text, said in (
                 ('"a": [', 'expected a mapping of names to rules'),
                 ('- a\n', 'expected a mapping of names to rules'),
@@ -169,7 +169,7 @@ class TestFile(TestCase):
                 self.file.write_text(text)
                 self.assertIn(said, self.refused())
 
-    def test_file_that_was_named_has_to_be_there(self):
+    def test_named_file_must_exist(self):
         found = self.refused('[oslo_policy]\npolicy_file = rules.yaml\n')
 
         self.assertIn('rules.yaml', found)

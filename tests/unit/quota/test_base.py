@@ -35,7 +35,7 @@ class TestRateLimit(base.TestCase):
         self.limit.take('web', 2)
         self.assertEqual(5, self.retry_s())
 
-    def test_large_request_is_accepted_and_the_next_one_waits(self):
+    def test_large_request_is_accepted_and_the_next_request_waits(self):
         self.limit.take('web', 18)
 
         self.assertEqual(130, self.retry_s())
@@ -43,7 +43,7 @@ class TestRateLimit(base.TestCase):
         self.clock.advance(130)
         self.limit.take('web', 1)
 
-    def test_refused_request_takes_nothing(self):
+    def test_refused_request_uses_no_tokens(self):
         self.limit.take('web', 6)
         for _ in range(5):
             self.retry_s(count=100)

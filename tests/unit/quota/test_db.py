@@ -73,7 +73,7 @@ class TestLimits(QuotaTestCase):
 
         self.assertEqual({'ram': 0}, self.limits())
 
-    def test_user_has_limits_where_they_are_set(self):
+    def test_user_has_the_limits_set_for_the_user(self):
         self.driver = projects.driver(instances=1)
         self.project.limit(user_id='user', cores=4)
 
@@ -116,7 +116,7 @@ class TestCheck(QuotaTestCase):
             'used 9, 4608 of 20, 51200 cores, ram',
             self.refusal(vcpus=12, memory_mb=65536))
 
-    def test_accepted_servers_count_before_they_are_admitted(self):
+    def test_accepted_servers_count_before_their_admission(self):
         self.project.limit(instances=10)
         accepted = self.project.accept(2) + self.project.accept(
             1, decided=False)
@@ -129,7 +129,7 @@ class TestCheck(QuotaTestCase):
         self.project.bury(accepted[2:])
         self.assertEqual(9, self.check(1, 50))
 
-    def test_limit_that_was_lowered_leaves_no_room(self):
+    def test_lowered_limit_refuses_further_servers(self):
         self.project.admit(self.driver, self.project.accept(9))
         self.project.limit(instances=5)
 
@@ -177,7 +177,7 @@ class TestAdmit(QuotaTestCase):
         self.assertEqual({}, self.admit(self.project.accept(1)))
         self.assertEqual(1, len(self.admit(self.project.accept(1))))
 
-    def test_refused_ones_share_their_error(self):
+    def test_refused_builds_share_their_error(self):
         self.project.limit(instances=1)
 
         refused = self.admit(self.project.accept(4))
@@ -244,7 +244,7 @@ class TestAdmit(QuotaTestCase):
 
         self.assertEqual(2, self.project.usage()[0])
 
-    def test_everything_is_admitted_without_the_recheck(self):
+    def test_all_builds_are_admitted_without_the_recheck(self):
         self.driver = projects.driver(instances=1, recheck_quota=False)
         builds = self.project.accept(3)
         seen = self.statements()

@@ -8,7 +8,7 @@ from tests.unit.db import samples
 
 class TestNoopQuotaDriver(base.TestCase):
 
-    def test_nothing_is_limited_and_nothing_asked(self):
+    def test_requests_are_unlimited_without_a_query(self):
         driver = noop.NoopQuotaDriver(None, None)
 
         self.assertEqual({}, driver.limits(None, 'project', 'user'))

@@ -68,7 +68,7 @@ class TestLimits(UnifiedTestCase):
                 (f'[quota]\n{names}\n{ignore}', {'ram': 0})):
             self.assertEqual(expected, self.limits(self.make(text)))
 
-    def test_keystone_is_asked_again_after_the_interval(self):
+    def test_keystone_is_queried_again_after_the_interval(self):
         self.keystone.registered = {'servers': 5}
         driver = self.make()
         self.limits(driver)
@@ -98,7 +98,7 @@ class TestLimits(UnifiedTestCase):
         self.clock.advance(10)
         self.assertEqual({'instances': 6}, self.limits(driver))
 
-    def test_nothing_is_accepted_before_keystone_answers(self):
+    def test_requests_are_refused_before_keystone_answers(self):
         # oslo.limit keeps one connection, which some test has to be first to
         # make.
         self.limits(self.make())
@@ -123,7 +123,7 @@ class TestLimits(UnifiedTestCase):
 
 class TestUsage(UnifiedTestCase):
 
-    def test_as_many_are_admitted_as_keystone_says(self):
+    def test_builds_are_admitted_up_to_the_limits_of_keystone(self):
         self.keystone.registered = {'servers': 3, 'class:VCPU': 4,
                                     'class:MEMORY_MB': 8192}
         project = projects.Project(self.useFixture(
@@ -177,7 +177,7 @@ class TestConfiguration(UnifiedTestCase):
 
         self.assertIn('did you mean password?', str(refused))
 
-    def test_configuration_that_was_read_is_unchanged(self):
+    def test_configuration_read_earlier_is_unchanged(self):
         path = self.temporary_directory() / 'host.conf'
         path.write_text(keystone.options(self.keystone.url))
         files = keystone.read(path)
@@ -188,7 +188,7 @@ class TestConfiguration(UnifiedTestCase):
         self.assertEqual({'instances': 2}, self.limits(driver))
         self.assertEqual([str(path)], files())
 
-    def test_library_that_is_not_installed_is_named_with_its_extra(self):
+    def test_error_for_a_missing_library_names_its_extra(self):
         program = (
             'import sys\n'
             'sys.modules["oslo_limit"] = None\n'
