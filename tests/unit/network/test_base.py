@@ -22,7 +22,7 @@ class TestNetworkAPI(base.TestCase):
                 TypeError, type('Partial', (network.NetworkAPI,), whole),
                 None)
 
-    def test_every_plugin_that_is_installed_is_one(self):
+    def test_installed_plugins_are_network_apis(self):
         loaded = [
             name for name in plugins.names(plugins.NETWORKS)
             if plugins.load_class(plugins.NETWORKS, name, network.NetworkAPI)]
@@ -37,7 +37,7 @@ class TestNetworkAPI(base.TestCase):
         self.assertEqual([], plugin.segment_aggregates(None, {}))
         self.assertFalse(plugin.has_remote_managed_port(None, {}))
 
-    def test_networks_and_ports_of_a_request_are_read_as_they_travel(self):
+    def test_requested_networks_are_read_from_their_wire_form(self):
         def wrapped(**data):
             return {'nova_object.data': data}
 

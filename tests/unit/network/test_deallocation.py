@@ -38,14 +38,14 @@ class TestFreeing(base.TestCase):
             return (queries.is_allocated(connection, self.instance.uuid),
                     self.instance.uuid in self.network.allocated())
 
-    def test_server_that_ended_has_none_and_its_row_says_so(self):
+    def test_ended_server_is_freed_and_its_row_records_no_networks(self):
         self.put(vm_state='error', task_state=None)
 
         for _ in range(2):
             self.assertTrue(self.freeing.free(USER, self.instance))
             self.assertEqual((False, False), self.allocated())
 
-    def test_row_goes_on_saying_so_where_it_failed(self):
+    def test_row_records_networks_after_a_failed_deallocation(self):
         self.put(vm_state='error', task_state=None)
         self.network.fail('deallocate', 1)
 
@@ -56,7 +56,7 @@ class TestFreeing(base.TestCase):
         self.assertTrue(self.freeing.free(USER, self.instance))
         self.assertEqual((False, False), self.allocated())
 
-    def test_error_that_no_plugin_should_raise_fails_likewise(self):
+    def test_unexpected_error_of_a_plugin_is_a_failure(self):
         self.network.deallocate_for_instance = None
 
         self.assertFalse(self.freeing.deallocate(USER, self.instance))

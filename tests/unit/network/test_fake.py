@@ -46,7 +46,7 @@ class TestFakeNetworks(suite.NetworkSuite, base.TestCase):
                          {each['instance'] for each in records})
         self.assertEqual(records, network.records)
 
-    def test_record_of_a_writer_that_was_killed_is_ignored(self):
+    def test_partial_record_of_a_killed_writer_is_ignored(self):
         network, other = self.make_network(), self.make_network()
         first, second = self.make_instance(), self.make_instance()
         self.allocate(network, first)
@@ -59,7 +59,7 @@ class TestFakeNetworks(suite.NetworkSuite, base.TestCase):
             self.assertEqual({first.uuid, second.uuid}, {*each.allocated()})
         self.assertIn('cannot be read', self.logs.output)
 
-    def test_processes_that_share_a_file_record_each_change_once(self):
+    def test_processes_sharing_a_file_record_each_change_once(self):
         sharing = [self.make_network() for _ in range(4)]
         instances = [self.make_instance() for _ in range(20)]
 
@@ -79,7 +79,7 @@ class TestFakeNetworks(suite.NetworkSuite, base.TestCase):
             self.assertEqual(left, network.allocated())
             self.assertEqual(sharing[0].records, network.records)
 
-    def test_without_a_file_it_keeps_its_own_in_memory(self):
+    def test_plugin_without_a_file_records_in_memory(self):
         network = networks.make(fake.FakeNetworks)
         instance = self.make_instance()
 
@@ -89,7 +89,7 @@ class TestFakeNetworks(suite.NetworkSuite, base.TestCase):
         self.assertEqual(1, len(network.records))
         self.assertEqual({}, networks.make(fake.FakeNetworks).allocated())
 
-    def test_configured_failures_change_nothing(self):
+    def test_configured_failure_changes_no_network(self):
         network = networks.make(
             fake.FakeNetworks, fail_allocations=1, fail_setups=1,
             fail_cleanups=1, fail_deallocations=1)
@@ -108,7 +108,7 @@ class TestFakeNetworks(suite.NetworkSuite, base.TestCase):
             call(suite.USER, instance, *more)
         self.assertEqual({}, network.allocated())
 
-    def test_failures_can_be_set_while_it_runs(self):
+    def test_failures_can_be_set_at_runtime(self):
         network, instance = self.make_network(), self.make_instance()
         network.fail('allocate', 2)
 

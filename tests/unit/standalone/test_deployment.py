@@ -44,7 +44,7 @@ class TestDeployment(base.TestCase):
                 found[cell.name] = connection.execute(sa.select(table)).all()
         return found
 
-    def test_cells_and_hosts_are_there_when_it_has_started(self):
+    def test_deployment_starts_with_its_cells_and_hosts(self):
         world = self.start([
             deployment.DeployedCell(
                 'c1', [deployment.DeployedHost('h1', 3, 1000, 7)]),
@@ -70,7 +70,7 @@ class TestDeployment(base.TestCase):
             self.assertTrue(conf.database.connection.endswith('c1.sqlite'))
         self.assertIsNone(world.conf('api').database.connection)
 
-    def test_zones_are_aggregates_too(self):
+    def test_zones_are_aggregates(self):
         world = self.start(
             [deployment.DeployedCell('c1', [
                 deployment.DeployedHost('h1', availability_zone='lab',
@@ -126,7 +126,7 @@ class TestDeployment(base.TestCase):
             {'hosts': 'h1', 'host-h1': 'h2', 'h1': 'h3', 'hosts.h1': 'h4'},
             {name: row.host for name in names for row in found[name]})
 
-    def test_two_of_them_do_not_hear_each_other(self):
+    def test_two_deployments_are_separate(self):
         one, two = (self.start() for _ in range(2))
         for world in one, two:
             world.api.flavors.create(ADMIN, 'small', 1, 512)

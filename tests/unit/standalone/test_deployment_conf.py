@@ -25,7 +25,7 @@ class TestView(base.TestCase):
             self.view.host, self.view['host'], self.view.virt.vcpus,
             self.view['virt']['vcpus'], self.view.virt['vcpus']))
 
-    def test_other_values_are_those_of_the_configuration(self):
+    def test_options_without_an_override_follow_the_configuration(self):
         self.conf.set_override('workers', 4)
         self.conf.set_override('disk', 7, 'virt')
 
@@ -33,7 +33,7 @@ class TestView(base.TestCase):
             self.view.workers, self.view.virt.disk, self.view['virt']['disk']))
         self.assertEqual(('all', 8), (self.conf.host, self.conf.virt.vcpus))
 
-    def test_it_has_the_names_of_the_configuration(self):
+    def test_view_has_the_names_of_the_configuration(self):
         self.assertEqual([*self.conf], [*self.view])
         self.assertEqual([*self.conf.virt], [*self.view.virt])
         self.assertEqual((len(self.conf), len(self.conf.virt)),
@@ -42,7 +42,7 @@ class TestView(base.TestCase):
         self.assertIn('disk', self.view.virt)
         self.assertNotIn('vcpus', self.view)
 
-    def test_unknown_name_is_the_error_that_it_is_there(self):
+    def test_unknown_name_is_the_error_of_oslo_config(self):
         for read in (lambda: self.view.nothing, lambda: self.view['nothing'],
                      lambda: self.view.virt.nothing):
             self.assertRaises(cfg.NoSuchOptError, read)

@@ -152,7 +152,7 @@ class TestLoad(base.TestCase):
             for bad in '', 'a\n', '\na', 'a b', '.a', 'é', 'x' * 64:
                 self.assertRefused(field, 'a name of 1 to 63', *way, bad)
 
-    def test_names_that_stand_for_something_are_there_once(self):
+    def test_duplicate_names_are_refused(self):
         self.assertRefused('cells[1].name', 'c1', 'cells', 1, 'name', 'c1')
         self.assertRefused(
             'cells[1].hosts[0].name', "'h1' is in cell c1 and in cell c2",
@@ -166,7 +166,7 @@ class TestLoad(base.TestCase):
             'flavors[1].name', 'small', 'flavors', LEAST['flavors'] * 2)
         self.load(('requests', LEAST['requests'] * 2))
 
-    def test_resource_classes_are_those_that_there_are(self):
+    def test_unknown_resource_classes_are_refused(self):
         for field, expected, *change in (
                 ('cells[0].hosts[0].inventories', 'unknown resource class GPU',
                  'cells', 0, 'hosts', 0, 'inventories', {'GPU': 1}),
@@ -215,7 +215,7 @@ class TestLoad(base.TestCase):
                 f'cells[0].hosts[0].providers{field}', expected,
                 'cells', 0, 'hosts', 0, 'providers', said)
 
-    def test_aggregates_share_their_providers(self):
+    def test_sharing_providers_are_read(self):
         said = {'name': 'pool', 'aggregate': 'a',
                 'inventories': {'DISK_GB': 5}, 'traits': ['CUSTOM_X']}
 
@@ -225,7 +225,7 @@ class TestLoad(base.TestCase):
         self.assertEqual(
             [deployment.DeployedSharingProvider(**said)], found.sharing)
 
-    def test_sharing_provider_is_one_that_could_be_created(self):
+    def test_invalid_sharing_provider_is_refused(self):
         good = {'name': 'pool', 'aggregate': 'a', 'inventories': {}}
         aggregates = ('aggregates', [{'name': 'a'}])
         for field, expected, said in (
@@ -244,7 +244,7 @@ class TestLoad(base.TestCase):
             self.assertEqual(f'sharing_providers{field}', error.field)
             self.assertIn(expected, error.detail)
 
-    def test_names_that_stand_for_nothing_are_refused(self):
+    def test_unknown_names_are_refused(self):
         self.assertRefused(
             'requests[0].flavor', 'unknown name big; expected one of small',
             'requests', 0, 'flavor', 'big')
@@ -261,7 +261,7 @@ class TestLoad(base.TestCase):
             'requests[0].min_count', 'it is above count; expected at most 1',
             'requests', 0, 'min_count', 2)
 
-    def test_options_of_the_deployment_itself_are_refused(self):
+    def test_options_set_by_the_deployment_are_refused(self):
         for group, name in (
                 ('DEFAULT', 'host'), ('DEFAULT', 'transport_url'),
                 ('api_database', 'connection'), ('database', 'connection'),

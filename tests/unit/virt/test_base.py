@@ -21,7 +21,7 @@ class TestDriver(base.TestCase):
                 TypeError, type(
                     'Partial', (virt.ComputeDriver,), whole), None, None)
 
-    def test_every_driver_that_is_installed_is_one(self):
+    def test_installed_drivers_are_compute_drivers(self):
         loaded = [
             name for name in plugins.names(plugins.VIRT)
             if plugins.load_class(plugins.VIRT, name, virt.ComputeDriver)]

@@ -44,10 +44,10 @@ class TestFakeDriver(suite.DriverSuite, base.TestCase):
                 'card': {'inventories': {'CUSTOM_X': 1}, 'parent': 'slot'},
                 'slot': {}}))
 
-    def test_it_is_a_driver(self):
+    def test_fake_driver_is_a_compute_driver(self):
         self.assertIsInstance(self.driver(), virt.ComputeDriver)
 
-    def test_driver_has_one_node_of_the_configured_size(self):
+    def test_driver_has_a_single_node_of_the_configured_size(self):
         [(name, node)] = self.driver(
             vcpus=3, memory_mb=5, local_gb=7).nodes().items()
 
@@ -97,7 +97,7 @@ class TestFakeDriver(suite.DriverSuite, base.TestCase):
         self.assertEqual('[fake_virt] inventories', error.field)
         self.assertIn("'GPU'", str(error))
 
-    def test_it_has_the_child_providers_that_its_option_says(self):
+    def test_child_providers_are_read_from_the_option(self):
         [plain] = self.driver().nodes().values()
         [said] = self.driver(providers=json.dumps({
             'numa0': {}, 'gpu0': {
@@ -134,18 +134,18 @@ class TestFakeDriver(suite.DriverSuite, base.TestCase):
             self.assertEqual(f'[fake_virt] providers{field}', error.field)
             self.assertIn(expected, error.detail)
 
-    def test_its_traits_are_standard_ones(self):
+    def test_traits_are_standard_traits(self):
         for architecture in ('x86_64', 'armv7l'):
             [node] = self.driver(cpu_arch=architecture).nodes().values()
 
             self.assertEqual(
                 set(), node.traits.difference(os_traits.get_traits()))
 
-    def test_metric_that_is_no_number_is_refused(self):
+    def test_metric_without_a_number_is_refused(self):
         self.assertRaises(
             ValueError, self.driver, metrics='cpu.percent:much')
 
-    def test_spawned_server_runs_until_it_is_destroyed(self):
+    def test_spawned_server_runs_until_destroyed(self):
         driver = self.driver()
 
         for _ in range(2):
@@ -160,7 +160,7 @@ class TestFakeDriver(suite.DriverSuite, base.TestCase):
 
         self.assertEqual(7.0, self.clock.monotonic())
 
-    def test_first_builds_fail_and_leave_nothing(self):
+    def test_configured_builds_fail_and_create_no_server(self):
         driver = self.driver(fail_builds=2, abort_builds=1)
 
         for server, error in zip(self.servers, [
@@ -178,7 +178,7 @@ class TestFakeDriver(suite.DriverSuite, base.TestCase):
             self.assertIs(said, driver.deallocate_networks_on_reschedule(
                 self.server))
 
-    def test_builds_wait_as_long_as_they_are_held(self):
+    def test_held_builds_wait_until_released(self):
         driver = self.driver()
         go_on = driver.hold_builds()
         with futures.ThreadPoolExecutor(2) as threads:
