@@ -51,7 +51,7 @@ class PlanTestCase(world.DriverTestCase):
 
 class TestPlan(PlanTestCase):
 
-    def test_plan_takes_and_keeps_nothing(self):
+    def test_plan_claims_and_records_no_decision(self):
         self.scheduler.loader.follow(hosts.CONTEXT)
         before = self.table()
 
@@ -64,14 +64,14 @@ class TestPlan(PlanTestCase):
             for usage in self.world.claims.usages().usages])
         self.assertEqual(0, self.kept())
 
-    def test_decision_is_kept_whether_it_finds_a_host_or_not(self):
+    def test_decision_is_recorded_with_and_without_a_host(self):
         self.select(self.scheduler, 2)
         self.assertRaises(exception.NoValidHost, self.select,
                           self.scheduler, vcpus=9)
 
         self.assertEqual(2, self.kept())
 
-    def test_it_is_what_is_then_decided(self):
+    def test_plan_equals_the_later_decision(self):
         planned, _ = self.plan(count=3, vcpus=2)
 
         self.assertEqual(planned, self.select(
@@ -100,7 +100,7 @@ class TestPlan(PlanTestCase):
 
         self.assertEqual(10, len(decision.examples['size:VCPU']))
 
-    def test_hosts_that_were_refused_are_named(self):
+    def test_refused_hosts_are_named(self):
         def refuse(claims):
             raise exception.ClaimRefused(
                 provider=claims[0].provider, resource='VCPU', amount=1,
@@ -129,7 +129,7 @@ class TestSnapshotPlan(PlanTestCase):
         return planning.on_snapshot(
             self.scheduler.conf, again, random.Random(0))
 
-    def test_plan_is_the_same_as_on_what_it_was_taken_of(self):
+    def test_plan_on_a_snapshot_equals_the_live_plan(self):
         self.select(self.scheduler, vcpus=3)
 
         for wishes in ({}, {'count': 4, 'vcpus': 2}, {'vcpus': 9},
@@ -142,7 +142,7 @@ class TestSnapshotPlan(PlanTestCase):
                 (how.stages, how.reason, how.rejections, how.examples),
                 (why.stages, why.reason, why.rejections, why.examples))
 
-    def test_another_decision_than_the_configured_one_is_made(self):
+    def test_other_pipeline_can_be_planned(self):
         taken = self.scheduler.loader.snapshot(hosts.CONTEXT)
         rejecting = pipeline.Pipeline([toys.Filter(
             lambda hosts: hosts['host'] == 'a')], [])
@@ -157,14 +157,14 @@ class TestSnapshotPlan(PlanTestCase):
             each.passing for each in room.cells))
         self.assertEqual(['Filter'], [each.by for each in room.rejections])
 
-    def test_time_is_that_of_the_snapshot(self):
+    def test_time_of_the_plan_is_the_time_of_the_snapshot(self):
         planner = self.on_snapshot()
         self.world.clock.advance(10 ** 6)
 
         self.assertEqual([['b']], self.plan(planner)[0])
         self.assertEqual([], self.plan()[0])
 
-    def test_chance_decides_among_the_best_as_it_does_for_requests(self):
+    def test_plan_on_a_snapshot_chooses_at_random_from_the_best(self):
         self.scheduler.conf.set_override(
             'host_subset_size', 2, 'filter_scheduler')
         planner = self.on_snapshot()
@@ -172,7 +172,7 @@ class TestSnapshotPlan(PlanTestCase):
         self.assertEqual({'a', 'b'}, {
             self.plan(planner)[0][0][0] for _ in range(20)})
 
-    def test_demand_that_nothing_reads_is_as_for_requests(self):
+    def test_unread_demand_is_handled_like_in_requests(self):
         asked = {'image': {'hw_numa_nodes': 2}}
         for setting, expected in (('refuse', []), ('ignore', [['b']])):
             self.scheduler.conf.set_override(
@@ -182,7 +182,7 @@ class TestSnapshotPlan(PlanTestCase):
 
             self.assertEqual(expected, planned, setting)
 
-    def test_plugin_that_is_slow_is_named_in_the_log(self):
+    def test_slow_plugin_is_logged(self):
         for seconds, named in (100.0, 0), (0.0, 1):
             self.scheduler.conf.set_override(
                 'slow_plugin_seconds', seconds, 'scheduler')
@@ -192,7 +192,7 @@ class TestSnapshotPlan(PlanTestCase):
             self.assertEqual(named, self.logs.output.count(
                 'Filter ComputeFilter took 0.0 seconds'))
 
-    def test_cells_that_were_silent_are_told(self):
+    def test_silent_cells_are_in_the_rejections(self):
         taken = self.scheduler.loader.snapshot(hosts.CONTEXT)
         taken.silent = ['south']
 

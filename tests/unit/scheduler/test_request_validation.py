@@ -74,7 +74,7 @@ class TestCheck(base.TestCase):
                 else:
                     self.check(spec)
 
-    def test_extra_spec_that_asks_for_no_amount_of_a_class_is_refused(self):
+    def test_extra_spec_with_an_invalid_amount_is_refused(self):
         for name, said in (('VGPU', 'x'), ('VGPU', '-1'), ('GPU', '1')):
             error = self.assertRaises(
                 exception.InvalidField, self.check, builders.request(
@@ -82,7 +82,7 @@ class TestCheck(base.TestCase):
             self.assertEqual(f'extra_specs.resources:{name}', error.field)
         self.check(builders.request(extra_specs={'resources:VGPU': '1'}))
 
-    def test_something_has_to_be_asked_for(self):
+    def test_request_without_resources_is_refused(self):
         nothing = dict.fromkeys(
             ('resources:VCPU', 'resources:MEMORY_MB', 'resources:DISK_GB'),
             '0')
@@ -92,11 +92,11 @@ class TestCheck(base.TestCase):
         self.check(builders.request(
             extra_specs={**nothing, 'resources:CUSTOM_GOLD': '1'}))
 
-    def test_hint_that_users_may_not_give_is_shown_on_one_line(self):
+    def test_reserved_hint_is_shown_in_a_single_line(self):
         self.assertRefused('spec_obj.scheduler_hints._\\r\\n',
                            builders.request(hints={'_\r\n': ['x']}))
 
-    def test_hint_that_nothing_reads_is_refused(self):
+    def test_unread_hint_is_refused(self):
         spec = builders.request(hints={
             'query': ['["=", 1, 1]'], 'group': ['x']})
         for known in (None, frozenset({'query'})):
@@ -110,7 +110,7 @@ class TestCheck(base.TestCase):
         self.assertEqual('spec_obj.scheduler_hints.query', error.field)
         self.assertIn('group, same_host', str(error))
 
-    def test_hint_that_nothing_reads_may_be_passed_over(self):
+    def test_unread_hint_can_be_ignored(self):
         known = frozenset({'same_host'})
         spec = builders.request(
             hints={'query': ['x'], 'group': ['x'], 'same_host': UUIDS})
@@ -124,7 +124,7 @@ class TestCheck(base.TestCase):
         self.assertEqual([], request_validation.unknown_hints(
             builders.request(), known))
 
-    def test_hint_that_begins_with_an_underscore_is_never_passed_over(self):
+    def test_hint_with_an_underscore_is_always_refused(self):
         spec = builders.request(hints={'_x': ['rebuild']})
         for known in (
             None, frozenset({'same_host', request_validation.REBUILD})):
@@ -134,7 +134,7 @@ class TestCheck(base.TestCase):
                     UUIDS, request_validation.RequestBounds(), known, strictly)
                 self.assertEqual('spec_obj.scheduler_hints._x', error.field)
 
-    def test_hint_of_rebuilds_is_for_who_reads_it(self):
+    def test_rebuild_hint_is_accepted_only_from_known_readers(self):
         for value, known, good in (
                 ('rebuild', frozenset({request_validation.REBUILD}), True),
                 ('rebuild', frozenset(), False), ('rebuild', None, False),
@@ -154,7 +154,7 @@ class TestCheck(base.TestCase):
                         *arguments)
                     self.assertIn(request_validation.REBUILD, error.field)
 
-    def test_hint_of_rebuilds_is_not_told_to_users(self):
+    def test_rebuild_hint_is_hidden_from_users(self):
         error = self.assertRaises(
             exception.InvalidField, request_validation.check,
             builders.request(
@@ -195,7 +195,7 @@ class TestCheck(base.TestCase):
                 requested_destination=objects.Destination(
                     cell=objects.CellMapping(name='cell1'))))
 
-    def test_instances_are_counted_before_they_are_read(self):
+    def test_instances_are_counted_before_validation(self):
         read = []
 
         class Unread(str):
@@ -212,7 +212,7 @@ class TestCheck(base.TestCase):
         for uuids in ({*UUIDS}, dict.fromkeys(UUIDS), UUIDS[0], 7):
             self.assertRefused('instance_uuids', builders.request(), uuids)
 
-    def test_migration_is_of_one_instance(self):
+    def test_migration_has_a_single_instance(self):
         uuids = [*UUIDS]
         for request, named in (
                 (builders.request(migration_uuid='x' * 300), uuids[:1]),

@@ -47,7 +47,7 @@ class TestBounds(BoundsCase):
             builders.request(**wishes),
             samples.uuids(1) if uuids == () else uuids, BOUNDS)
 
-    def test_lists_are_as_long_as_they_may_be(self):
+    def test_lists_have_at_most_the_maximum_of_values(self):
         def group(**fields):
             return {'instance_group': objects.InstanceGroup(**fields)}
 
@@ -71,7 +71,7 @@ class TestBounds(BoundsCase):
                 f'spec_obj.{field}', 'at most 5 values',
                 lambda: self.check(**wish(samples.uuids(6))))
 
-    def test_names_are_as_many_as_they_may_be(self):
+    def test_mappings_have_at_most_the_maximum_of_names(self):
         for field, kind in (('flavor.extra_specs', 'extra specs'),
                             ('image.properties', 'properties'),
                             ('scheduler_hints', 'hints')):
@@ -87,7 +87,7 @@ class TestBounds(BoundsCase):
             self.assertRefused(
                 f'spec_obj.{field}', f'at most 4 {kind}', check, 5)
 
-    def test_instances_are_as_many_as_they_may_be(self):
+    def test_instances_are_at_most_the_maximum(self):
         self.check(samples.uuids(3))
         for uuids in samples.uuids(4), []:
             self.assertRefused(
@@ -97,7 +97,7 @@ class TestBounds(BoundsCase):
             'instance_uuids', '1 to 3 different uuids', self.check,
             [uuid, uuid])
 
-    def test_callers_that_name_no_instances_may_ask_for_no_more(self):
+    def test_unnamed_instances_are_at_most_the_maximum(self):
         for count in 1, 3:
             self.check(None, num_instances=count)
         self.assertRefused(
@@ -106,7 +106,7 @@ class TestBounds(BoundsCase):
         # Where they are named, the number of the request is history.
         self.check(num_instances=2 ** 31 - 1)
 
-    def test_callers_that_say_no_number_ask_for_one(self):
+    def test_missing_number_of_instances_is_1(self):
         spec = builders.request()
         del spec.num_instances
 
@@ -119,7 +119,7 @@ class TestBounds(BoundsCase):
             'spec_obj.instance_uuid', 'uuids of at most 36 characters',
             lambda: self.check(instance_uuid='x' * 37))
 
-    def test_amounts_say_what_they_may_be(self):
+    def test_invalid_amounts_are_refused_with_their_bounds(self):
         flavor = {'vcpus': 1, 'memory_mb': 1, 'root_gb': 1}
         for name in flavor:
             for value, expected in (
@@ -133,7 +133,7 @@ class TestBounds(BoundsCase):
                     request_validation.check, objects.RequestSpec(
                         flavor=objects.Flavor(**fields)), None, BOUNDS)
 
-    def test_hint_is_cut_where_it_is_too_long(self):
+    def test_long_hint_is_shortened_in_the_error(self):
         for length in 40, 41:
             self.assertRefused(
                 'spec_obj.scheduler_hints._' + 'x' * 39,

@@ -62,12 +62,12 @@ def unread(*reads, **wishes):
 
 class TestUnread(base.TestCase):
 
-    def test_plain_request_asks_for_nothing(self):
+    def test_plain_request_has_no_unread_demand(self):
         self.assertEqual([], unread())
         self.assertEqual([], unread(**PLAIN))
         self.assertEqual([], unread(image=None, extra_specs={}))
 
-    def test_name_and_what_it_asks_for_are_told(self):
+    def test_unread_demand_has_its_name_and_meaning(self):
         for wishes, told in (
                 ({'extra_specs': {'hw:numa_nodes': '2'}},
                  'flavor extra spec hw:numa_nodes (a NUMA topology)'),
@@ -80,13 +80,13 @@ class TestUnread(base.TestCase):
                  'near each other)')):
             self.assertEqual([told], unread(**wishes))
 
-    def test_all_that_is_asked_for_is_told(self):
+    def test_all_unread_demands_are_listed(self):
         self.assertEqual(3, len(unread(
             extra_specs={'hw:numa_nodes': '2', 'resources:VGPU': '1',
                          'hw:cpu_policy': 'shared'},
             image={'hw_numa_nodes': 2, 'hw_vif_model': 'virtio'})))
 
-    def test_what_is_read_is_not_told(self):
+    def test_read_demands_are_not_listed(self):
         for name, wishes in ASKING.items():
             self.assertEqual(1, len(unread(**wishes)))
             for reads in (name, name[:-1] + '*', name + '*',
@@ -95,7 +95,7 @@ class TestUnread(base.TestCase):
             for reads in (name[:-1], name + 'x', name[1:], 'x*'):
                 self.assertEqual(1, len(unread(reads, **wishes)), reads)
 
-    def test_value_that_asks_for_nothing_is_not_told(self):
+    def test_values_without_a_demand_are_not_listed(self):
         for asked, wishes in (
                 (0, {'extra_specs': {'hw:cpu_policy': 'shared'}}),
                 (1, {'extra_specs': {'hw:cpu_policy': 'dedicated'}}),
@@ -108,7 +108,7 @@ class TestUnread(base.TestCase):
                 (0, {'ignore_hosts': []})):
             self.assertEqual(asked, len(unread(**wishes)), wishes)
 
-    def test_value_may_ask_for_something_beside_another_only(self):
+    def test_some_values_are_demands_only_beside_another(self):
         networks = {'network_metadata': {'tunneled': {'numa_nodes': [0]}}}
         for asked, wishes in (
                 (0, {'extra_specs': {'hw:tpm_model': 'tpm-tis'}}),
@@ -121,17 +121,17 @@ class TestUnread(base.TestCase):
                 (2, {**networks, 'numa_topology': {'cells': [1]}})):
             self.assertEqual(asked, len(unread(**wishes)), wishes)
 
-    def test_reading_unscoped_extra_specs_reads_no_others(self):
+    def test_reading_unscoped_extra_specs_reads_only_unscoped(self):
         self.assertEqual(1, len(unread(requirements.UNSCOPED, extra_specs={
             'ssd': 'x', 'capabilities:ssd': 'x', 'hide_hypervisor_id': 'x'})))
 
-    def test_reading_groups_by_one_suffix_reads_no_others(self):
+    def test_reading_a_suffix_reads_only_groups_of_the_suffix(self):
         [told] = unread('flavor.extra_specs.resources1:*', extra_specs={
             'resources1:VGPU': '1', 'resources2:VGPU': '1'})
 
         self.assertIn('resources2:VGPU', told)
 
-    def test_reading_all_groups_reads_nothing_without_a_suffix(self):
+    def test_reading_all_groups_reads_only_suffixed_keys(self):
         reads = requirements.GROUP.name, requirements.TRAIT_GROUP.name
         specs = {'resources1:VGPU': '1', 'trait_A:CUSTOM_A': 'required'}
         others = {'resources:VGPU': '1', 'trait:CUSTOM_A': 'required',
@@ -141,13 +141,13 @@ class TestUnread(base.TestCase):
         self.assertEqual(4, len(unread(
             *reads, extra_specs={**specs, **others})))
 
-    def test_name_is_told_on_one_short_line(self):
+    def test_name_is_shown_in_a_short_line(self):
         [told] = unread(extra_specs={'capabilities:\r\n' + 'x' * 10_000: ''})
 
         self.assertTrue(told.isprintable())
         self.assertLess(len(told), 130)
 
-    def test_name_is_cut_where_it_is_too_long(self):
+    def test_long_name_is_shortened(self):
         for length, end in ((60, 'x ('), (61, 'x… (')):
             name = 'capabilities:'.ljust(length, 'x')
             self.assertEqual(
@@ -157,7 +157,7 @@ class TestUnread(base.TestCase):
     @hypothesis.given(
         st.sets(NAMES, max_size=4),
         st.sets(st.sampled_from([*ASKING]), max_size=4))
-    def test_what_is_told_is_asked_and_not_read(self, reads, asked):
+    def test_listed_demands_are_demanded_and_unread(self, reads, asked):
         wishes = {}
         for name in asked:
             for field, value in ASKING[name].items():
@@ -182,13 +182,13 @@ class TestRule(base.TestCase):
         return requirements.RequirementCheck([], ignored).refusal(
             builders.request(**wishes), CONTEXT)
 
-    def test_nothing_unread_is_no_matter(self):
+    def test_request_without_unread_demands_is_accepted(self):
         for ignored in (False, True):
             self.assertIsNone(self.refusal(ignored, **PLAIN))
 
         self.assertEqual('', self.logs.output)
 
-    def test_refusal_names_what_was_asked_for(self):
+    def test_refusal_names_the_unread_demands(self):
         error = self.refusal(
             extra_specs={'hw:numa_nodes': '2'}, ignore_hosts=['a'])
 
@@ -207,7 +207,7 @@ class TestRule(base.TestCase):
                       text)
         self.assertNotIn('resources10:X', text)
 
-    def test_refusal_counts_only_what_it_does_not_name(self):
+    def test_refusal_counts_demands_beyond_the_named(self):
         for asked, end in (
                 (10, 'resources9:X (resources of a numbered group).'),
                 (11, 'group) and 1 more.')):
@@ -215,7 +215,7 @@ class TestRule(base.TestCase):
                 f'resources{number}:X': '1' for number in range(asked)})),
                 matchers.EndsWith(end))
 
-    def test_what_is_ignored_is_a_warning(self):
+    def test_ignored_demand_is_logged_as_a_warning(self):
         self.assertIsNone(self.refusal(True, ignore_hosts=['a']))
 
         [line] = self.logs.output.splitlines()
@@ -225,7 +225,7 @@ class TestRule(base.TestCase):
 
 class TestNames(base.TestCase):
 
-    def test_names_and_their_beginnings_are_known(self):
+    def test_names_and_patterns_are_known(self):
         for known in ('numa_topology', 'flavor.extra_specs.hw:numa_nodes',
                       'flavor.extra_specs.resources*',
                       'flavor.extra_specs.resources{group}:*',
@@ -266,7 +266,7 @@ def recorded():
                 '{group}', '').replace('{filter}', ':x:y'))
 
 
-def asks(name, value, extra_specs=None, image=None, **fields):
+def demands(name, value, extra_specs=None, image=None, **fields):
     """Return whether a value asks for something."""
     if name.startswith(requirements.EXTRA_SPEC):
         extra_specs = {name.removeprefix(requirements.EXTRA_SPEC): value,
@@ -288,7 +288,7 @@ class TestNovaNames(base.TestCase):
             if found is not None:
                 self.assertNotEqual(requirements.UNSCOPED, found.name, name)
 
-    def test_each_name_of_the_catalogue_is_one_of_nova(self):
+    def test_each_name_of_the_catalogue_is_a_name_of_nova(self):
         names = {*recorded()}
         found = {each.name for each in map(requirements.find, names) if each}
 
@@ -304,7 +304,7 @@ class TestNovaNames(base.TestCase):
         self.assertEqual(len(requirements.REQUIREMENTS), len(
             {each.name for each in requirements.REQUIREMENTS}))
 
-    def test_names_that_are_not_novas_are_no_demands(self):
+    def test_names_unknown_to_nova_are_no_demands(self):
         for name in ('flavor.extra_specs.licence:product',
                      'flavor.extra_specs.resources!:X',
                      'flavor.extra_specs.hw:new', 'flavor.extra_specs.:x',
@@ -324,7 +324,7 @@ class TestNovaNames(base.TestCase):
                     requirements.find(
                         f'flavor.extra_specs.trait{suffix}:{text}'))
 
-    def test_each_shipped_stage_reads_names_that_there_are(self):
+    def test_shipped_stages_read_known_names(self):
         known = NO_REQUIREMENTS | {
             each.name for each in requirements.REQUIREMENTS}
         conf = cfg.ConfigOpts()
@@ -354,15 +354,15 @@ class TestExtraSpec(base.TestCase):
 class TestConditions(base.TestCase):
     """A value that asks for nothing must not have a request refused."""
 
-    def assertAsks(self, name, *values, **others):
+    def assertDemand(self, name, *values, **others):
         for value in values:
-            self.assertTrue(asks(name, value, **others), (name, value))
+            self.assertTrue(demands(name, value, **others), (name, value))
 
-    def assertAsksNothing(self, name, *values, **others):
+    def assertNoDemand(self, name, *values, **others):
         for value in values:
-            self.assertFalse(asks(name, value, **others), (name, value))
+            self.assertFalse(demands(name, value, **others), (name, value))
 
-    def test_texts_and_numbers_ask_unless_they_are_empty(self):
+    def test_texts_and_numbers_are_demands_unless_empty(self):
         for name in ('flavor.extra_specs.hw:numa_nodes',
                      'flavor.extra_specs.hw:mem_page_size',
                      'flavor.extra_specs.hw:pmem',
@@ -371,39 +371,39 @@ class TestConditions(base.TestCase):
                      'image.properties.hw_mem_page_size',
                      'image.properties.traits_required',
                      'image.properties.hw_architecture'):
-            self.assertAsks(name, '1', 'small')
-            self.assertAsksNothing(name, '')
-        self.assertAsksNothing('image.properties.traits_required', [])
-        self.assertAsksNothing('image.properties.hw_maxphysaddr_bits', 0)
+            self.assertDemand(name, '1', 'small')
+            self.assertNoDemand(name, '')
+        self.assertNoDemand('image.properties.traits_required', [])
+        self.assertNoDemand('image.properties.hw_maxphysaddr_bits', 0)
 
-    def test_any_amount_and_any_capability_asks(self):
+    def test_any_amount_and_capability_is_a_demand(self):
         for name in ('resources:VCPU', 'resources1:VGPU', 'capabilities:x',
                      'aggregate_instance_extra_specs:x', 'ssd'):
-            self.assertAsks(f'flavor.extra_specs.{name}', '', '0', '1')
+            self.assertDemand(f'flavor.extra_specs.{name}', '', '0', '1')
 
-    def test_usual_policies_ask_for_nothing(self):
+    def test_default_policies_are_no_demand(self):
         for name, usual, others in (
                 ('hw:cpu_policy', 'shared', ('dedicated', 'mixed')),
                 ('hw:cpu_thread_policy', 'prefer', ('isolate', 'require'))):
             for full in (f'flavor.extra_specs.{name}',
                          f'image.properties.{name.replace(":", "_")}'):
-                self.assertAsks(full, *others)
-                self.assertAsksNothing(full, usual, '')
+                self.assertDemand(full, *others)
+                self.assertNoDemand(full, usual, '')
         name = 'flavor.extra_specs.hw:emulator_threads_policy'
-        self.assertAsks(name, 'isolate')
-        self.assertAsksNothing(name, 'share', '')
+        self.assertDemand(name, 'isolate')
+        self.assertNoDemand(name, 'share', '')
 
-    def test_switches_ask_where_they_are_on(self):
+    def test_switches_are_demands_if_enabled(self):
         for name in ('flavor.extra_specs.hw:mem_encryption',
                      'flavor.extra_specs.hw:cpu_realtime',
                      'flavor.extra_specs.hw:ephemeral_encryption',
                      'flavor.extra_specs.hw:virtio_packed_ring',
                      'image.properties.hw_mem_encryption',
                      'image.properties.hw_virtio_packed_ring'):
-            self.assertAsks(name, 'true', 'True', 'yes', '1', True)
-            self.assertAsksNothing(name, 'false', 'no', '0', '', 'x', False)
+            self.assertDemand(name, 'true', 'True', 'yes', '1', True)
+            self.assertNoDemand(name, 'false', 'no', '0', '', 'x', False)
 
-    def test_one_value_of_some_asks(self):
+    def test_single_value_of_some_keys_is_a_demand(self):
         for name, value, others in (
                 ('flavor.extra_specs.os:secure_boot', 'required',
                  ('disabled', 'optional', '')),
@@ -411,89 +411,89 @@ class TestConditions(base.TestCase):
                  ('disabled', 'optional', '')),
                 ('flavor.extra_specs.hw:sound_model', 'virtio', ('ac97', '')),
                 ('image.properties.hw_sound_model', 'virtio', ('usb', ''))):
-            self.assertAsks(name, value)
-            self.assertAsksNothing(name, *others)
+            self.assertDemand(name, value)
+            self.assertNoDemand(name, *others)
 
     def test_traits_are_required_or_forbidden(self):
         for name in ('trait:X', 'trait1:X', 'trait_GPU:X'):
-            self.assertAsks(
+            self.assertDemand(
                 f'flavor.extra_specs.{name}', 'required', 'forbidden')
-            self.assertAsksNothing(f'flavor.extra_specs.{name}', 'x', '')
+            self.assertNoDemand(f'flavor.extra_specs.{name}', 'x', '')
 
-    def test_model_and_keeper_of_a_tpm_ask_with_its_version(self):
+    def test_tpm_model_and_secret_are_demands_with_a_version(self):
         for name, value in (('flavor.extra_specs.hw:tpm_model', 'tpm-crb'),
                             ('flavor.extra_specs.hw:tpm_secret_security',
                              'host'),
                             ('image.properties.hw_tpm_model', 'tpm-tis')):
-            self.assertAsksNothing(name, value)
-            self.assertAsks(name, value, extra_specs=TPM)
-            self.assertAsks(name, value, image={'hw_tpm_version': '2.0'})
+            self.assertNoDemand(name, value)
+            self.assertDemand(name, value, extra_specs=TPM)
+            self.assertDemand(name, value, image={'hw_tpm_version': '2.0'})
 
-    def test_models_and_formats_ask_with_encryption(self):
+    def test_models_and_formats_are_demands_with_encryption(self):
         for key, model in (('mem_encryption', 'model'),
                            ('ephemeral_encryption', 'format')):
             for name in (f'flavor.extra_specs.hw:{key}_{model}',
                          f'image.properties.hw_{key}_{model}'):
-                self.assertAsksNothing(name, 'x')
-                self.assertAsksNothing(
+                self.assertNoDemand(name, 'x')
+                self.assertNoDemand(
                     name, 'x', extra_specs={f'hw:{key}': 'false'})
-                self.assertAsks(
+                self.assertDemand(
                     name, 'x', extra_specs={f'hw:{key}': 'true'})
-                self.assertAsks(name, 'x', image={f'hw_{key}': True})
+                self.assertDemand(name, 'x', image={f'hw_{key}': True})
 
-    def test_mask_asks_with_realtime(self):
+    def test_mask_is_a_demand_with_realtime(self):
         for name in ('flavor.extra_specs.hw:cpu_realtime_mask',
                      'image.properties.hw_cpu_realtime_mask'):
-            self.assertAsksNothing(name, '^0')
-            self.assertAsks(
+            self.assertNoDemand(name, '^0')
+            self.assertDemand(
                 name, '^0', extra_specs={'hw:cpu_realtime': 'yes'})
 
-    def test_stateless_firmware_asks_with_uefi(self):
+    def test_stateless_firmware_is_a_demand_with_uefi(self):
         name = 'image.properties.hw_firmware_stateless'
 
-        self.assertAsksNothing(name, True)
-        self.assertAsksNothing(name, False, image=UEFI)
-        self.assertAsks(name, True, 'true', image=UEFI)
+        self.assertNoDemand(name, True)
+        self.assertNoDemand(name, False, image=UEFI)
+        self.assertDemand(name, True, 'true', image=UEFI)
 
-    def test_policy_of_devices_asks_where_there_are_some(self):
+    def test_policy_of_devices_is_a_demand_with_devices(self):
         alias = {'pci_passthrough:alias': 'a:1'}
         for name in ('flavor.extra_specs.hw:pci_numa_affinity_policy',
                      'image.properties.hw_pci_numa_affinity_policy'):
-            self.assertAsks(name, 'socket')
-            self.assertAsksNothing(name, 'required', 'legacy', 'preferred')
-            self.assertAsks(name, 'required', extra_specs=alias)
-            self.assertAsks(name, 'required', pci_requests={'requests': [1]})
-            self.assertAsksNothing(
+            self.assertDemand(name, 'socket')
+            self.assertNoDemand(name, 'required', 'legacy', 'preferred')
+            self.assertDemand(name, 'required', extra_specs=alias)
+            self.assertDemand(name, 'required', pci_requests={'requests': [1]})
+            self.assertNoDemand(
                 name, 'preferred', 'legacy', extra_specs=alias)
 
-    def test_policy_of_groups_asks_where_there_are_some(self):
+    def test_policy_of_groups_is_a_demand_with_groups(self):
         name = 'flavor.extra_specs.group_policy'
 
-        self.assertAsksNothing(name, 'isolate', 'none')
+        self.assertNoDemand(name, 'isolate', 'none')
         for others in ({'extra_specs': {'resources1:X': '1'}},
                        {'extra_specs': {'trait1:X': 'required'}},
                        {'requested_resources': [{}]}):
-            self.assertAsks(name, 'isolate', **others)
-            self.assertAsksNothing(name, 'none', **others)
+            self.assertDemand(name, 'isolate', **others)
+            self.assertNoDemand(name, 'none', **others)
 
-    def test_documents_of_nova_ask_where_something_is_in_them(self):
+    def test_nonempty_documents_of_nova_are_demands(self):
         def envelope(requests):
             return {'nova_object.name': 'InstancePCIRequests',
                     'nova_object.data': {'requests': requests}}
 
-        self.assertAsks('pci_requests', {'requests': [1]}, envelope([1]),
-                        [1], 'x')
-        self.assertAsksNothing('pci_requests', {'requests': []},
-                               envelope([]), envelope(None), {}, [], None)
+        self.assertDemand('pci_requests', {'requests': [1]}, envelope([1]),
+                          [1], 'x')
+        self.assertNoDemand('pci_requests', {'requests': []},
+                            envelope([]), envelope(None), {}, [], None)
 
-    def test_networks_ask_with_a_numa_topology(self):
+    def test_networks_are_a_demand_with_a_numa_topology(self):
         there = {'physnets': ['a'], 'tunneled': False}
         numa = {'numa_topology': {'cells': [1]}}
 
-        self.assertAsksNothing('network_metadata', there)
-        self.assertAsks(
+        self.assertNoDemand('network_metadata', there)
+        self.assertDemand(
             'network_metadata', there, {'tunneled': True}, **numa)
-        self.assertAsksNothing('network_metadata', {
+        self.assertNoDemand('network_metadata', {
             'physnets': [], 'tunneled': False}, **numa)
 
 
@@ -530,7 +530,7 @@ class TestNetworkNeeds(prefiltering.PrefilterTestCase):
         return requirements.NetworkRequirements(network, routed).add(
             context.admin(), request)
 
-    def left(self, *pairs, routed=True, **fields):
+    def kept_rows(self, *pairs, routed=True, **fields):
         request = self.add(builders.request(
             requested_networks=wished(*pairs), **fields), routed=routed)
         stages = [*mandatory_stages.destination_stages(60.0), *self.stages()]
@@ -542,26 +542,26 @@ class TestNetworkNeeds(prefiltering.PrefilterTestCase):
                 (['net1'], [0, 2]), (['net2'], [0, 1, 2]),
                 (['net1', 'net3'], [2]), (['flat'], [0, 1, 2, 3]),
                 (['net4'], []), ([], [0, 1, 2, 3])):
-            self.assertEqual(left, self.left(
+            self.assertEqual(left, self.kept_rows(
                 *((name, None) for name in networks_)), networks_)
 
-    def test_aggregates_that_were_requested_hold_too(self):
-        self.assertEqual([2], self.left(
+    def test_requested_aggregates_apply_with_network_aggregates(self):
+        self.assertEqual([2], self.kept_rows(
             ('net1', None), requested_destination=objects.Destination(
                 aggregates=[WEST])))
 
-    def test_routed_networks_are_looked_up_only_where_that_is_on(self):
-        self.assertEqual([0, 1, 2, 3], self.left(
+    def test_routed_networks_are_looked_up_only_if_enabled(self):
+        self.assertEqual([0, 1, 2, 3], self.kept_rows(
             ('net1', None), routed=False))
 
-    def test_port_that_is_managed_remotely_needs_its_trait(self):
+    def test_remote_managed_port_requires_its_trait(self):
         for routed in (False, True):
-            self.assertEqual([0], self.left(
+            self.assertEqual([0], self.kept_rows(
                 (None, 'port1'), (None, 'port2'), routed=routed))
-            self.assertEqual([0, 1, 2, 3], self.left(
+            self.assertEqual([0, 1, 2, 3], self.kept_rows(
                 (None, 'port2'), routed=routed))
 
-    def test_what_the_caller_holds_stays_as_it_is(self):
+    def test_request_of_the_caller_is_not_modified(self):
         target = objects.Destination(aggregates=[WEST])
         params = {'nova_object.data': {'root_required': ['A']}}
         request = builders.request(
@@ -577,7 +577,7 @@ class TestNetworkNeeds(prefiltering.PrefilterTestCase):
         self.assertEqual([WEST], target.aggregates)
         self.assertEqual(['A'], params['nova_object.data']['root_required'])
 
-    def test_request_is_the_same_where_nothing_is_known(self):
+    def test_request_without_network_demands_is_returned_unchanged(self):
         plain = builders.request()
         wishing = builders.request(requested_networks=wished(('net1', None)))
 
@@ -586,7 +586,7 @@ class TestNetworkNeeds(prefiltering.PrefilterTestCase):
             networks.make(noop.NoopNetworks), True).add(
                 context.admin(), wishing))
 
-    def test_network_that_cannot_be_looked_up_finds_no_host(self):
+    def test_unknown_network_is_refused(self):
         error = self.assertRaises(
             exception.NoValidHost, self.add, builders.request(
                 requested_networks=wished(('net1', None))), Broken)

@@ -13,28 +13,28 @@ from tests.unit.scheduler import services
 
 class TestNotifications(services.SchedulerTestCase):
 
-    def told(self):
+    def sent(self):
         return [message['event_type'].rpartition('.')[2]
                 for _, message, _, _ in recorded.NOTIFICATIONS]
 
-    def test_start_and_success_are_told(self):
+    def test_start_and_success_are_notified(self):
         self.select()
 
-        self.assertEqual(['start', 'end'], self.told())
+        self.assertEqual(['start', 'end'], self.sent())
         _, message, _, _ = recorded.NOTIFICATIONS[0]
         self.assertEqual(
             ('scheduler.host0', 'scheduler.select_destinations.start'),
             (message['publisher_id'], message['event_type']))
 
-    def test_start_is_told_before_the_driver_is_asked(self):
+    def test_start_is_notified_before_the_driver_runs(self):
         told = []
-        self.driver.asking = lambda: told.extend(self.told())
+        self.driver.asking = lambda: told.extend(self.sent())
 
         self.select()
 
         self.assertEqual(['start'], told)
 
-    def test_of_what_has_no_success_only_the_start_is_told(self):
+    def test_failed_request_notifies_only_the_start(self):
         for error, answer in (
                 (exception.NoValidHost(reason='x', placed=0, rejections=[]),
                  exception.NoValidHost),
@@ -45,13 +45,13 @@ class TestNotifications(services.SchedulerTestCase):
             self.driver.error = error
             self.assertRaises(answer, self.select)
 
-            self.assertEqual(['start'], self.told())
+            self.assertEqual(['start'], self.sent())
 
-    def test_of_bad_input_nothing_is_told(self):
+    def test_invalid_request_is_not_notified(self):
         self.assertRaises(exception.InvalidField, self.select,
                           instance_uuids=[])
 
-        self.assertEqual([], self.told())
+        self.assertEqual([], self.sent())
 
 
 class TestShapes(services.SchedulerTestCase):
@@ -76,7 +76,7 @@ class TestShapes(services.SchedulerTestCase):
                   'limits': {'vcpu': 16}}] * 2, self.select(**options))
             self.assertEqual(0, self.driver.asked[-1][3])
 
-    def test_driver_is_told_what_was_asked(self):
+    def test_driver_receives_the_request(self):
         self.client.select_destinations(
             services.CONTEXT, builders.request(vcpus=7), self.uuids)
 
@@ -97,7 +97,7 @@ class TestShapes(services.SchedulerTestCase):
                          error.kwargs['rejections'][0]['reason'])
         self.assertNotIn('Traceback', self.logs.output)
 
-    def test_driver_that_fails_is_named_and_what_it_said_is_logged(self):
+    def test_failing_driver_is_named_and_its_error_is_logged(self):
         for error in KeyError('what?'), SystemExit('what?'):
             self.driver.error = error
 
@@ -111,7 +111,7 @@ class TestShapes(services.SchedulerTestCase):
             self.assertIn(f'{type(error).__name__}: ', self.logs.output)
             self.assertIn('what?', self.logs.output)
 
-    def test_filter_that_fails_is_named_and_what_it_said_is_logged(self):
+    def test_failing_filter_is_named_and_its_error_is_logged(self):
         failed = exception.PluginFailed(kind='Filter', plugin='FooFilter')
         failed.__cause__ = ValueError('what?')
         self.driver.error = failed
@@ -160,7 +160,7 @@ class TestBadInput(services.SchedulerTestCase):
                     [f'urn:uuid:{good}'], [f'{{{good}}}'], [good + '\n']):
             self.assertRefused('instance_uuids', instance_uuids=bad)
 
-    def test_instances_must_be_some_and_not_too_many(self):
+    def test_number_of_instances_is_bounded(self):
         for bad in ([], samples.uuids(services.INSTANCES_MAX + 1)):
             self.assertRefused('instance_uuids', instance_uuids=bad)
         self.assertEqual(services.INSTANCES_MAX, len(self.select(
@@ -176,7 +176,7 @@ class TestDemands(services.SchedulerTestCase):
 
     driver_attributes = {'reads': frozenset({'flavor.extra_specs.hw:*'})}
 
-    def test_demand_that_the_driver_does_not_read_is_refused(self):
+    def test_demand_unread_by_the_driver_is_refused(self):
         for wishes, name in (
                 ({'numa_topology': {'cells': []}}, 'numa_topology'),
                 ({'image': {'hw_numa_nodes': 1}}, 'hw_numa_nodes'),
@@ -187,7 +187,7 @@ class TestDemands(services.SchedulerTestCase):
             self.assertIn(f' {name} (', str(error))
         self.assertEqual([], self.driver.asked)
 
-    def test_demand_that_the_driver_reads_gets_there(self):
+    def test_demand_read_by_the_driver_is_passed_on(self):
         self.select(builders.request(extra_specs={'hw:numa_nodes': '1'}))
 
         self.assertEqual(1, len(self.driver.asked))
@@ -210,7 +210,7 @@ class TestIgnoring(services.SchedulerTestCase):
         [(_, request, _, _)] = self.driver.asked
         self.assertEqual(['x'], request.hint('odd'))
 
-    def test_hint_that_begins_with_an_underscore_is_refused(self):
+    def test_hint_with_an_underscore_is_refused(self):
         for hint in ('_odd', '_nova_check_type'):
             self.assertRaises(
                 exception.InvalidField, self.select,

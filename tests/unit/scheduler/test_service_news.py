@@ -33,7 +33,7 @@ def instances(*uuids):
 
 class TestNews(services.SchedulerTestCase):
 
-    def tell(self, method, version, **arguments):
+    def received(self, method, version, **arguments):
         """Return what the driver is told of a cast to all."""
         self.call(method, version, cast=True, **arguments)
         return self.driver.told.get(timeout=base.DEADLINE_S)
@@ -45,26 +45,26 @@ class TestNews(services.SchedulerTestCase):
                             (aggregate(3, hosts=None), [(3, None)]),
                             (aggregate(4), [(4, None)]),
                             (objects.AggregateList(objects=[]), [])):
-            self.assertEqual(('aggregates', heard), self.tell(
+            self.assertEqual(('aggregates', heard), self.received(
                 'update_aggregates', '4.1', aggregates=said))
 
-    def test_aggregate_that_is_gone(self):
-        self.assertEqual(('no aggregate', 3), self.tell(
+    def test_deleted_aggregate_is_passed_on(self):
+        self.assertEqual(('no aggregate', 3), self.received(
             'delete_aggregate', '4.1', aggregate=aggregate(3)))
 
     def test_instances_of_a_host(self):
         for said in ([], [ID], MANY[1:]):
-            self.assertEqual(('instances', 'a', said, False), self.tell(
+            self.assertEqual(('instances', 'a', said, False), self.received(
                 'update_instance_info', '4.2', host_name='a',
                 instance_info=instances(*said)))
 
-    def test_instance_that_is_gone(self):
-        self.assertEqual(('no instance', 'a', ID), self.tell(
+    def test_deleted_instance_is_passed_on(self):
+        self.assertEqual(('no instance', 'a', ID), self.received(
             'delete_instance_info', '4.2', host_name='a', instance_uuid=ID))
 
     def test_all_instances_of_a_host(self):
         for said in ([], [ID], MANY[1:]):
-            self.assertEqual(('instances', 'a', said, True), self.tell(
+            self.assertEqual(('instances', 'a', said, True), self.received(
                 'sync_instance_info', '4.2', host_name='a',
                 instance_uuids=said))
 
@@ -111,7 +111,7 @@ class TestBadInput(services.SchedulerTestCase):
             'aggregates.id', 'update_aggregates', aggregates=bad)
         self.assertRefused('aggregate.id', 'delete_aggregate', aggregate=bad)
 
-    def test_aggregates_must_not_be_too_many_or_too_large(self):
+    def test_number_and_size_of_aggregates_are_bounded(self):
         self.assertRefused(
             'aggregates', 'update_aggregates',
             aggregates=objects.AggregateList(
@@ -156,7 +156,7 @@ class TestBadInput(services.SchedulerTestCase):
                 'instance_uuids', 'sync_instance_info', host_name='a',
                 instance_uuids=bad)
 
-    def test_instances_must_not_be_too_many(self):
+    def test_number_of_instances_is_bounded(self):
         self.assertRefused(
             'instance_info', 'update_instance_info', host_name='a',
             instance_info=instances(*MANY))
@@ -164,7 +164,7 @@ class TestBadInput(services.SchedulerTestCase):
             'instance_uuids', 'sync_instance_info', host_name='a',
             instance_uuids=MANY)
 
-    def test_arguments_are_named_and_no_others_are_taken(self):
+    def test_missing_and_unknown_arguments_are_refused(self):
         self.assertRefused('instance_uuids', 'sync_instance_info',
                            host_name='a')
         self.assertRefused('more', 'sync_instance_info', host_name='a',

@@ -51,7 +51,7 @@ class TestVersions(VersionsTestCase):
             self.assertEqual(('p', ['h']),
                              (request.project_id, request.ignore_hosts))
 
-    def test_one_dict_will_do(self):
+    def test_request_as_a_single_dict_is_accepted(self):
         self.assertAnswered(1, 3, False, self.ask(
             '4.0', request_spec={'instance_type': FLAVOR}))
 
@@ -66,12 +66,12 @@ class TestVersions(VersionsTestCase):
             request_spec={'instance_type': FLAVOR}, filter_properties=5,
             spec_obj=builders.request(vcpus=7)))
 
-    def test_spec_without_instances_is_for_as_many_as_it_says(self):
+    def test_request_without_instances_uses_its_number(self):
         self.assertAnswered(services.INSTANCES_MAX, 7, False, self.ask(
             '4.3', spec_obj=builders.request(
                 vcpus=7, num_instances=services.INSTANCES_MAX)))
 
-    def test_spec_without_number_is_for_one(self):
+    def test_request_without_a_number_is_for_a_single_instance(self):
         self.assertAnswered(1, 1, False, self.ask(
             '4.3', spec_obj=objects.RequestSpec(flavor=samples.flavor())))
 
@@ -85,7 +85,7 @@ class TestVersions(VersionsTestCase):
             instance_uuids=self.uuids))
         self.assertEqual(self.uuids, uuids)
 
-    def test_objects_are_given_to_those_who_ask_for_them(self):
+    def test_objects_are_returned_on_request(self):
         for flags, count in (((True, True), 3), ((True, False), 1)):
             answer = self.ask(
                 spec_obj=builders.request(), instance_uuids=self.uuids,
@@ -93,7 +93,7 @@ class TestVersions(VersionsTestCase):
             self.assertEqual([count] * 2, [*map(len, answer)])
             self.assertIsInstance(answer[0][0], objects.Selection)
 
-    def test_alternates_are_for_those_who_take_objects(self):
+    def test_alternates_are_returned_only_with_objects(self):
         self.assertAnswered(2, 1, True, self.ask(
             spec_obj=builders.request(), instance_uuids=self.uuids,
             return_objects=False, return_alternates=True))
@@ -115,7 +115,7 @@ class TestBadInput(VersionsTestCase):
                     name, spec_obj=builders.request(),
                     instance_uuids=self.uuids, **{name: bad})
 
-    def test_there_must_be_a_request(self):
+    def test_request_is_required(self):
         self.assertRefused('request_spec.instance_type.vcpus')
         self.assertRefused('request_spec.instance_type.vcpus',
                            instance_uuids=self.uuids)
@@ -140,7 +140,7 @@ class TestBadInput(VersionsTestCase):
             self.assertRefused('spec_obj.num_instances', spec_obj=(
                 builders.request(num_instances=bad)))
 
-    def test_lists_of_dicts_have_bounds_too(self):
+    def test_lists_in_dicts_are_bounded(self):
         self.assertRefused(
             'spec_obj.ignore_hosts', request_spec={'instance_type': FLAVOR},
             filter_properties={

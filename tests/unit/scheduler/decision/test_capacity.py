@@ -22,14 +22,14 @@ from tests.unit.scheduler.decision import test_provider_groups
 
 class TestCapacity(base.TestCase):
 
-    def test_host_with_less_room_than_asked_is_rejected(self):
+    def test_host_with_less_than_the_demand_is_rejected(self):
         hosts = builders.hosts(available={'CUSTOM_X': [3, 2, 1, 0, -1]})
         stage = capacity.Capacity('CUSTOM_X', 2)
 
         self.assertEqual([True, True, False, False, False],
                          stage.keep(hosts, builders.request()).tolist())
 
-    def test_class_that_no_host_has_rejects_all(self):
+    def test_class_unknown_to_all_hosts_rejects_all_hosts(self):
         stage = capacity.Capacity('CUSTOM_Y', 1)
 
         self.assertEqual([False, False], stage.keep(
@@ -54,7 +54,7 @@ class TestCapacity(base.TestCase):
         self.assertTrue(inspect.getdoc(capacity.Capacity))
 
     @hypothesis.given(table=rows.ROWS, wanted=strategies.integers(1, 100))
-    def test_column_verdict_is_that_of_each_row(self, table, wanted):
+    def test_column_verdict_equals_row_verdicts(self, table, wanted):
         hosts = rows.hosts(table)
         stage = capacity.Capacity('VCPU', wanted)
         expected = [int(row['vcpus_total'] * row['cpu_allocation_ratio'])
@@ -94,7 +94,7 @@ class TestSize(base.TestCase):
     def test_placement_cannot_change_the_verdict(self):
         self.assertTrue(capacity.Size.run_filter_once_per_request)
 
-    def test_inventory_may_give_less_than_there_is(self):
+    def test_maximum_unit_below_the_total_limits_the_size(self):
         hosts = builders.hosts(
             vcpus_total=[8, 8, 8, 1], units=[
                 (('VCPU', 1, 4, 1),), (('VCPU', 1, 16, 1),), (), ()])
@@ -105,7 +105,7 @@ class TestSize(base.TestCase):
         self.assertEqual([1, -3, -3, 4], stage.shortfall(
             hosts, builders.request())[0].tolist())
 
-    def test_other_classes_have_the_bound_of_their_inventory_alone(self):
+    def test_custom_classes_are_limited_only_by_their_inventory(self):
         hosts = builders.hosts(units=[
             (('CUSTOM_X', 1, 2, 1),), (('CUSTOM_Y', 1, 1, 1),)])
 
@@ -150,7 +150,7 @@ class TestStepSize(base.TestCase):
         self.assertIsNone(stage.keep(self.hosts, builders.request()))
         self.assertFalse(stage.restricts(self.hosts))
 
-    def test_reason_is_in_words_and_nothing_is_missing(self):
+    def test_reason_is_readable_and_shortfall_is_none(self):
         stage = capacity.StepSize('CUSTOM_X', 1)
 
         self.assertEqual(
@@ -161,7 +161,7 @@ class TestStepSize(base.TestCase):
 
 class TestStages(base.TestCase):
 
-    def test_there_is_one_for_each_class_of_the_request(self):
+    def test_each_class_of_the_request_has_a_stage(self):
         stages = capacity.stages(builders.hosts(1), builders.request(
             vcpus=2, memory_mb=512, root_gb=1, ephemeral_gb=2, swap=1025))
 
@@ -171,7 +171,7 @@ class TestStages(base.TestCase):
             {stage.name: stage.amount for stage in stages
              if isinstance(stage, capacity.Capacity)})
 
-    def test_server_must_fit_before_there_is_room_for_it(self):
+    def test_size_is_checked_before_capacity(self):
         stages = capacity.stages(builders.hosts(1), builders.request())
 
         self.assertEqual(
@@ -210,14 +210,14 @@ class TestStages(base.TestCase):
 
         self.assertNotIn('capacity:DISK_GB', [each.name for each in stages])
 
-    def test_amount_that_makes_no_sense_is_refused(self):
+    def test_invalid_amount_is_refused(self):
         for amount in (-1, -2 ** 63, 2 ** 31, 2 ** 63, 2 ** 70):
             error = self.assertRaises(
                 exception.InvalidField, capacity.stages,
                 builders.hosts(1), builders.request(memory_mb=amount))
             self.assertEqual('resources.MEMORY_MB', error.field)
 
-    def test_amount_of_nothing_is_refused(self):
+    def test_zero_amount_is_refused(self):
         class Request:
             def resources(self):
                 return {'CUSTOM_X': 0}
@@ -285,7 +285,7 @@ class TestServerCounts(base.TestCase):
         near=st.booleans(), traits=st.dictionaries(
             st.sampled_from(test_provider_groups.TRAITS),
             st.sampled_from(['required', 'forbidden'])))
-    def test_count_is_that_of_servers_placed_one_after_the_other(
+    def test_count_equals_the_number_of_placed_servers(
             self, hosts, zones, pools, amounts, groups, policy, near, traits):
         zones = zones[:len(hosts)]
         subtrees = [range(len(groups))] if near and groups else []
@@ -305,7 +305,7 @@ class TestServerCounts(base.TestCase):
         self.assertEqual([5, 0, 0], counts(table, ask({'CUSTOM_A': 2})))
         self.assertEqual([5, 0, 0], counts(table, ask(groups=[group(2)])))
 
-    def test_hosts_that_are_alike_are_looked_at_once(self):
+    def test_equal_hosts_are_computed_once(self):
         hosts = [[Provider(), Provider((4, 0)), Provider((4, 0))]
                  for _ in range(50)]
         with mock.patch.object(
@@ -315,7 +315,7 @@ class TestServerCounts(base.TestCase):
 
         self.assertEqual(5, assign.call_count)
 
-    def test_hosts_that_are_alike_differ_in_their_trees(self):
+    def test_hosts_with_different_trees_are_computed_separately(self):
         hosts = [[Provider(), Provider((4, 0))] for _ in range(2)]
         request = ask(groups=[
             {**group(2), 'in_tree': test_provider_groups.uuid_of(1, 1)}])

@@ -34,5 +34,5 @@ class TestRememberedSizes(base.TestCase):
     def test_amount_below_the_smallest_host_is_not_compared(self):
         self.assertIsNone(self.keep(self.hosts(), 'VCPU', 2))
 
-    def test_no_host_is_too_small_where_there_is_none(self):
+    def test_empty_table_rejects_no_host(self):
         self.assertIsNone(self.keep(builders.hosts(0), 'VCPU', 10))

@@ -100,7 +100,7 @@ def change(table, now, step, row):
     return now + (25 if step == 'wait' else 0)
 
 
-def told(decides, hosts, request, start):
+def outcome(decides, hosts, request, start):
     """Return all that a decision says."""
     found = decides.candidates(hosts, request)
     ranking = decides.weigh(request, found)
@@ -127,7 +127,7 @@ class TestKeptResults(base.TestCase):
         start=st.sampled_from([0.0, 0.4, 0.99]),
         sign=st.sampled_from([1.0, -1.0]), equal=st.booleans(),
         most=st.sampled_from([8, 1000]))
-    def test_equal_those_of_a_table_with_the_same_history(
+    def test_kept_results_equal_results_of_a_fresh_table(
             self, steps, start, sign, equal, most):
         decides, plain = decision(sign), plain_decision(sign)
         first, done = table(equal), []
@@ -144,15 +144,15 @@ class TestKeptResults(base.TestCase):
                     time = change(fresh, time, *each)
                 hosts = first.view(now)
                 self.assertEqual(
-                    told(plain, fresh.view(now), REQUESTS[number], start),
-                    told(decides, hosts, REQUESTS[number], start))
+                    outcome(plain, fresh.view(now), REQUESTS[number], start),
+                    outcome(decides, hosts, REQUESTS[number], start))
                 first.reuse(hosts)
 
     @mock.patch.object(kept, 'LARGE', 0)
-    def test_only_changed_hosts_are_asked_again(self):
+    def test_only_changed_hosts_are_filtered_again(self):
         decides, hosts = decision(1.0), table()
         view = hosts.view(builders.NOW)
-        told(decides, view, REQUESTS[0], 0.0)
+        outcome(decides, view, REQUESTS[0], 0.0)
         hosts.reuse(view)
         change(hosts, builders.NOW, 'take', 3)
         asked = []

@@ -56,7 +56,7 @@ class TestStages(base.TestCase):
         return found.rows.tolist(), [
             each.by for each in found.rejections(request)]
 
-    def test_stage_applies_where_its_own_part_is_asked_for(self):
+    def test_stage_applies_only_to_its_part_of_the_request(self):
         for expected, fields in (
                 ('RequestedCell', destination(cell=CELL_A)),
                 ('RequestedHost', destination(host='alpha')),
@@ -74,7 +74,7 @@ class TestStages(base.TestCase):
                 [stage.name for stage in self.stages
                  if stage.applies(request)])
 
-    def test_request_that_says_nothing_may_go_anywhere(self):
+    def test_request_without_a_destination_keeps_all_hosts(self):
         for fields in ({}, {'ignore_hosts': [], 'force_hosts': None},
                        destination(),
                        destination(host='', node=None, cell=None,
@@ -82,7 +82,7 @@ class TestStages(base.TestCase):
                                    forbidden_aggregates=set())):
             self.assertEqual(([0, 1, 2, 3], []), self.kept(**fields))
 
-    def test_disabled_cell_takes_only_what_moves_inside_it(self):
+    def test_disabled_cell_accepts_only_moves_within_the_cell(self):
         self.hosts.columns.snapshot.cells.disable({CELL_B: 'north'})
 
         for fields in ({}, destination(host='alpha'),
@@ -110,7 +110,7 @@ class TestStages(base.TestCase):
             self.assertEqual((left, ['ForcedHost']),
                              self.kept(force_hosts=forced))
 
-    def test_forced_nodes_are_in_as_they_are_spelt(self):
+    def test_forced_nodes_are_matched_by_exact_case(self):
         for forced, left in ((['n2'], [1]), (['n1', 'n3'], [0, 3]),
                              (['N1'], [])):
             self.assertEqual((left, ['ForcedHost']),
@@ -120,11 +120,11 @@ class TestStages(base.TestCase):
         self.assertEqual(([2], ['ForcedHost']), self.kept(
             force_hosts=['beta'], force_nodes=['N2', 'n3']))
 
-    def test_ignored_host_is_out_though_it_is_forced(self):
+    def test_ignored_host_is_rejected_though_forced(self):
         self.assertEqual(([], ['ForcedHost', 'IgnoredHost']), self.kept(
             force_hosts=['alpha'], ignore_hosts=['alpha']))
 
-    def test_requested_host_or_node_is_the_only_one(self):
+    def test_requested_host_or_node_rejects_all_other_hosts(self):
         for fields, left in (({'host': 'ALPHA'}, [0]),
                              ({'host': 'BETA'}, [1, 2]),
                              ({'host': 'beta'}, [2]),
@@ -135,19 +135,19 @@ class TestStages(base.TestCase):
             self.assertEqual((left, ['RequestedHost']),
                              self.kept(**destination(**fields)))
 
-    def test_requested_cell_is_the_only_one(self):
+    def test_requested_cell_rejects_all_other_cells(self):
         for fields, left in (({'cell': CELL_B}, [2, 3]),
                              ({'cell': str(uuid.UUID(int=9))}, [])):
             self.assertEqual((left, ['RequestedCell']),
                              self.kept(**destination(**fields)))
 
-    def test_cell_is_only_preferred_where_others_are_allowed(self):
+    def test_allowed_cross_cell_move_keeps_all_cells(self):
         for allowed, left in (False, [2, 3]), (True, [0, 1, 2, 3]):
             rows, _ = self.kept(**destination(
                 cell=CELL_B, allow_cross_cell_move=allowed))
             self.assertEqual(left, rows)
 
-    def test_host_has_to_be_in_one_of_each_of_the_aggregates(self):
+    def test_host_must_be_in_an_aggregate_of_each_list(self):
         for texts, left in (([EAST.uuid], [0, 1]),
                             ([f'{EAST.uuid},{WEST.uuid}'], [0, 1, 2]),
                             ([f'{EAST.uuid} , {DARK.uuid}'], [0, 1, 2]),
@@ -173,12 +173,12 @@ class TestStages(base.TestCase):
 
         self.assertEqual([1, 2, 3], rows)
 
-    def test_reasons_are_negatives_that_begin_with_is(self):
+    def test_reasons_begin_with_is_or_was(self):
         for stage in self.stages:
             self.assertRegex(stage.reason, '^(is|was) ')
             self.assertTrue(stage.run_filter_once_per_request)
 
-    def test_hosts_that_a_build_was_tried_on_are_left_out(self):
+    def test_hosts_of_failed_builds_are_rejected(self):
         self.assertEqual(
             ([1, 2, 3], ['RetryFilter']), self.kept(
                 force_hosts=HOSTS, retry=tried('alpha')))
@@ -196,7 +196,7 @@ class TestSilentCell(base.TestCase):
                           builders.request())
         return mask if mask is None else mask.tolist()
 
-    def test_hosts_of_a_cell_that_was_not_heard_for_too_long_are_out(self):
+    def test_hosts_of_a_long_silent_cell_are_rejected(self):
         self.assertEqual([False, True, True], self.kept(29.9))
         self.assertEqual([True, True], self.kept(29.9, 1, 2))
 
@@ -218,7 +218,7 @@ class TestAlways(prefiltering.PrefilterTestCase):
         self.assertEqual(([1], ['DisabledCompute']), self.kept(
             hosts, builders.request(force_hosts=['host1', 'host2'])))
 
-    def test_zone_is_that_of_the_request(self):
+    def test_hosts_of_another_zone_are_rejected(self):
         hosts = builders.hosts(availability_zone=['east', 'west', 'east'])
 
         for zone, left in (('east', [0, 2]), ('north', [])):
@@ -250,7 +250,7 @@ class TestTenantAggregate(prefiltering.PrefilterTestCase):
                 self.hosts_, builders.request(project_id=project),
                 **self.limit))
 
-    def test_project_without_one_may_use_all_or_none(self):
+    def test_project_without_an_aggregate_may_use_all_or_no_hosts(self):
         request = builders.request(project_id='other')
 
         self.assertEqual(([0, 1, 2, 3], []), self.kept(
@@ -260,12 +260,12 @@ class TestTenantAggregate(prefiltering.PrefilterTestCase):
         self.assertEqual(([], ['TenantAggregate']), self.kept(
             self.hosts_, builders.request(project_id=None), **self.required))
 
-    def test_it_is_off_unless_it_is_switched_on(self):
+    def test_filter_is_disabled_by_default(self):
         self.assertEqual(([0, 1, 2, 3], []), self.kept(
             self.hosts_, builders.request(project_id='mine'),
             placement_aggregate_required_for_tenants=True))
 
-    def test_name_that_only_contains_the_project_is_another(self):
+    def test_project_is_matched_by_its_whole_name(self):
         self.assertEqual(([0, 1, 2, 3], []), self.kept(
             self.hosts_, builders.request(project_id='min'), **self.limit))
 
@@ -278,7 +278,7 @@ class TestIsolatedAggregate(prefiltering.PrefilterTestCase):
         (aggregate(3, {'trait:GPU': 'forbidden', 'GPU': 'required'}),), ()],
         traits=frozenset({'GPU', 'SSD'})))
 
-    def left(self, extra_specs=None, image=None, on=True):
+    def kept_rows(self, extra_specs=None, image=None, on=True):
         rows, by = self.kept(
             self.hosts_, builders.request(
                 extra_specs=extra_specs or {}, image=image),
@@ -286,20 +286,20 @@ class TestIsolatedAggregate(prefiltering.PrefilterTestCase):
         self.assertEqual(['IsolatedAggregate'] * (len(rows) < 4), by)
         return rows
 
-    def test_hosts_are_kept_for_requests_with_all_their_traits(self):
+    def test_isolated_hosts_require_all_traits_in_the_request(self):
         both = {'trait:GPU': 'required', 'trait:SSD': 'required'}
 
-        self.assertEqual([2, 3], self.left())
-        self.assertEqual([0, 2, 3], self.left({'trait:GPU': 'required'}))
-        self.assertEqual([2, 3], self.left({'trait:SSD': 'required'}))
-        self.assertEqual([0, 1, 2, 3], self.left(both))
+        self.assertEqual([2, 3], self.kept_rows())
+        self.assertEqual([0, 2, 3], self.kept_rows({'trait:GPU': 'required'}))
+        self.assertEqual([2, 3], self.kept_rows({'trait:SSD': 'required'}))
+        self.assertEqual([0, 1, 2, 3], self.kept_rows(both))
 
-    def test_image_may_need_them_too(self):
-        self.assertEqual([0, 1, 2, 3], self.left(
+    def test_traits_of_the_image_count(self):
+        self.assertEqual([0, 1, 2, 3], self.kept_rows(
             {'trait:GPU': 'required'}, {'traits_required': ['SSD']}))
 
-    def test_it_is_off_unless_it_is_switched_on(self):
-        self.assertEqual([0, 1, 2, 3], self.left(on=False))
+    def test_filter_is_disabled_by_default(self):
+        self.assertEqual([0, 1, 2, 3], self.kept_rows(on=False))
 
 
 class TestInvalidMetadata(base.TestCase):

@@ -39,7 +39,7 @@ class TestCandidates(base.TestCase):
 
         self.assertEqual([1, 3], found.rows.tolist())
 
-    def test_host_counts_where_it_failed_first(self):
+    def test_host_is_counted_at_its_first_rejection(self):
         hosts = builders.hosts(available={'MEMORY_MB': [0, 0, 512, 512, 512]})
         found = self.decide(
             [toys.Filter([False, True, False, True, True])], hosts)
@@ -47,7 +47,7 @@ class TestCandidates(base.TestCase):
         self.assertEqual([('capacity:MEMORY_MB', 2), ('Filter', 1)],
                          self.counts(found))
 
-    def test_nothing_more_is_asked_once_no_host_is_left(self):
+    def test_later_stages_are_skipped_without_remaining_hosts(self):
         late = toys.Filter([True, True])
         hosts = builders.hosts(2)
 
@@ -56,7 +56,7 @@ class TestCandidates(base.TestCase):
         self.assertEqual(0, len(found))
         self.assertEqual(0, late.asked)
 
-    def test_without_hosts_nothing_is_asked(self):
+    def test_stages_are_skipped_without_hosts(self):
         never = toys.Filter([])
         hosts = builders.hosts(0)
 
@@ -65,14 +65,14 @@ class TestCandidates(base.TestCase):
         self.assertEqual((0, 0), (len(found), never.asked))
         self.assertEqual([], self.counts(found))
 
-    def test_filter_that_does_not_apply_is_not_asked(self):
+    def test_inapplicable_filter_is_not_called(self):
         idle = toys.Filter([False], applies=False)
 
         found = self.decide([idle], builders.hosts(1))
 
         self.assertEqual((1, 0), (len(found), idle.asked))
 
-    def test_room_that_somebody_else_has_looked_at_is_not_looked_at(self):
+    def test_capacity_is_not_checked_without_needs(self):
         decision = pipeline.Pipeline(
             [], [], needs=lambda hosts, request: ())
 
@@ -93,7 +93,7 @@ class TestCandidates(base.TestCase):
             [('capacity:VCPU', 1), ('capacity:MEMORY_MB', 1),
              ('capacity:DISK_GB', 1)], self.counts(found))
 
-    def test_server_larger_than_a_host_does_not_fit_an_empty_one(self):
+    def test_server_larger_than_a_host_does_not_fit_an_empty_host(self):
         hosts = builders.hosts(vcpus_total=[8, 9], cpu_allocation_ratio=4.0)
 
         found = self.decide([], hosts, vcpus=9)
@@ -101,7 +101,7 @@ class TestCandidates(base.TestCase):
         self.assertEqual([1], found.rows.tolist())
         self.assertEqual([('size:VCPU', 1)], self.counts(found))
 
-    def test_mask_that_is_a_column_is_left_alone(self):
+    def test_column_returned_as_mask_is_not_modified(self):
         hosts = builders.hosts(service_disabled=[True, False])
 
         self.decide([toys.Filter(lambda it: it['service_disabled']),
@@ -181,7 +181,7 @@ class TestWeigh(base.TestCase):
         self.assertEqual([-1.0, 0.5, 2.0], found.weights.tolist())
         self.assertEqual([2, 1, 0], list(found))
 
-    def test_hosts_that_are_out_do_not_stretch_the_scale(self):
+    def test_rejected_hosts_do_not_affect_the_scale(self):
         found = self.weigh([toys.Weigher([1000, 1, 3, 2])],
                            builders.hosts(4), [False, True, True, True])
 
@@ -226,7 +226,7 @@ class TestPlugins(base.TestCase):
                 builders.hosts(1), builders.request())
             self.assertEqual('Filter', error.plugin)
 
-    def test_filter_that_fails_at_the_request_is_named(self):
+    def test_filter_failing_at_the_request_is_named(self):
         for method in ('applies', 'located'):
             broken = toys.Filter([True])
             setattr(broken, method, toys.fail)
@@ -235,7 +235,7 @@ class TestPlugins(base.TestCase):
                 exception.PluginFailed, decision.located, builders.request())
             self.assertEqual('Filter', error.plugin)
 
-    def test_generator_that_fails_late_is_named(self):
+    def test_late_failure_of_a_generator_is_named(self):
         def locate(request):
             yield 'a'
             toys.fail()
@@ -247,7 +247,7 @@ class TestPlugins(base.TestCase):
         self.assertRaises(exception.PluginFailed, decision.located,
                           builders.request())
 
-    def test_instances_to_locate_are_those_of_the_plugins_that_apply(self):
+    def test_instances_are_located_for_applicable_plugins(self):
         class Weigher(toys.Weigher):
 
             def located(self, request):
@@ -280,7 +280,7 @@ class TestPlugins(base.TestCase):
         self.assertEqual(2, len(pipeline.Pipeline([serving], []).candidates(
             builders.hosts(2), request)))
 
-    def test_weighers_are_asked_about_the_request(self):
+    def test_weighers_receive_the_request(self):
         asked = []
 
         class Weigher(toys.Weigher):
@@ -298,7 +298,7 @@ class TestPlugins(base.TestCase):
 
         self.assertEqual([request] * 2, asked)
 
-    def test_hints_are_those_that_some_filter_reads(self):
+    def test_hints_are_collected_from_all_filters(self):
         decision = pipeline.Pipeline(
             [toys.Filter([], hints=['a']), toys.Filter([], hints=['b', 'a'])],
             [])

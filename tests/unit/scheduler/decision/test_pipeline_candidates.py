@@ -20,13 +20,13 @@ def found(hosts, *stages):
 
 class TestCandidates(base.TestCase):
 
-    def test_rows_are_those_that_passed(self):
+    def test_rows_are_the_passed_hosts(self):
         passed = found(builders.hosts(3), toys.Filter([False, True, True]))
 
         self.assertEqual([1, 2], passed.rows.tolist())
         self.assertEqual(2, len(passed))
 
-    def test_refused_host_is_left_out(self):
+    def test_refused_host_is_excluded(self):
         passed = found(builders.hosts(2))
 
         self.assertEqual([1], passed.without([0]).rows.tolist())
@@ -34,7 +34,7 @@ class TestCandidates(base.TestCase):
         self.assertEqual([], passed.without([0]).rejections(
             builders.request()))
 
-    def test_rejected_are_the_rows_that_failed_at_a_stage(self):
+    def test_rejected_returns_the_rows_of_a_stage(self):
         first = toys.Filter([False, True, True, True])
         second = toys.Filter([False, True, False, False])
         passed = found(builders.hosts(4), first, second)
@@ -49,7 +49,7 @@ class TestRejections(base.TestCase):
     def rejections(self, hosts, *stages):
         return found(hosts, *stages).rejections(builders.request())
 
-    def test_stages_come_in_their_order_with_counts(self):
+    def test_rejections_are_in_the_order_of_stages_with_counts(self):
         first = toys.Filter([False, True, True, False])
         second = toys.Filter([True, False, True, True])
         second.reason = 'is second'
@@ -59,11 +59,11 @@ class TestRejections(base.TestCase):
              pipeline.Rejection('Filter', 1, 'is second')],
             self.rejections(builders.hosts(4), first, second))
 
-    def test_stage_that_rejected_nothing_is_left_out(self):
+    def test_stage_without_rejections_is_omitted(self):
         self.assertEqual([], self.rejections(
             builders.hosts(1), toys.Filter([True])))
 
-    def test_nearest_miss_is_of_the_hosts_that_failed_here(self):
+    def test_nearest_miss_is_computed_from_hosts_of_the_stage(self):
         hosts = builders.hosts(
             available={'MEMORY_MB': [511, 100, 500, 500, 9000]})
 
@@ -82,7 +82,7 @@ class TestRejections(base.TestCase):
 
         self.assertEqual(pipeline.Nearest(1, 0.5, 'GB'), rejection.nearest)
 
-    def test_host_that_has_room_again_is_no_miss(self):
+    def test_freed_host_is_not_counted_as_a_miss(self):
         hosts = builders.hosts(available={'MEMORY_MB': [500]})
         passed = found(hosts, capacity.Capacity('MEMORY_MB', 512))
         hosts.take(0, {'MEMORY_MB': -8000})
@@ -91,7 +91,7 @@ class TestRejections(base.TestCase):
 
         self.assertEqual((1, None), (rejection.hosts, rejection.nearest))
 
-    def test_host_that_has_just_the_room_again_is_no_miss(self):
+    def test_host_freed_to_the_exact_demand_is_not_counted_as_a_miss(self):
         hosts = builders.hosts(available={'MEMORY_MB': [500, 400]})
         passed = found(hosts, capacity.Capacity('MEMORY_MB', 512))
         hosts.take(0, {'MEMORY_MB': -12})
@@ -100,7 +100,7 @@ class TestRejections(base.TestCase):
 
         self.assertEqual(pipeline.Nearest(1, 112, 'MB'), rejection.nearest)
 
-    def test_shortfall_is_that_of_the_request_and_timed(self):
+    def test_shortfall_receives_the_request_and_is_timed(self):
         clock = FakeClock()
         calls = pipeline.PluginCalls(clock.monotonic)
         stage = toys.Filter([False])

@@ -21,7 +21,7 @@ class TestThrough(base.TestCase):
     def filtered(self, count, *stages, start=None):
         return (start or everyone(count)).through(stages, builders.request())
 
-    def test_stages_see_whole_columns_while_many_are_left(self):
+    def test_stages_receive_whole_columns_while_many_hosts_remain(self):
         first = toys.Filter([True, True, False, True])
         second = toys.Filter([False, True, True, True])
 
@@ -30,7 +30,7 @@ class TestThrough(base.TestCase):
         self.assertEqual([[0, 1, 2, 3]], second.rows)
         self.assertEqual(([1, 3], 2), (left.rows.tolist(), left.left))
 
-    def test_stages_see_the_few_that_are_left(self):
+    def test_stages_receive_only_a_few_remaining_hosts(self):
         first = toys.Filter([row in (3, 90) for row in range(100)])
         second = toys.Filter([row != 3 for row in range(100)])
 
@@ -40,7 +40,7 @@ class TestThrough(base.TestCase):
         self.assertEqual([90], left.rows.tolist())
         self.assertEqual([3], left.steps[1].rejected.tolist())
 
-    def test_stage_that_costs_by_row_sees_those_that_are_left_alone(self):
+    def test_stage_by_row_receives_only_remaining_hosts(self):
         for count in (2, 4):
             first = toys.Filter([row != 1 for row in range(count)])
             costly = toys.Filter([True] * count, by_row=True)
@@ -50,7 +50,7 @@ class TestThrough(base.TestCase):
             self.assertEqual(
                 [rows, [row for row in rows if row != 1]], costly.rows)
 
-    def test_stage_that_keeps_all_is_no_step(self):
+    def test_stage_keeping_all_hosts_is_no_step(self):
         keeping = toys.Filter([True, True])
 
         left = self.filtered(2, keeping, toys.Filter(None))
@@ -95,7 +95,7 @@ class TestThrough(base.TestCase):
         self.assertEqual([0, 2], first.rows.tolist())
 
     @hypothesis.given(st.data())
-    def test_each_host_is_rejected_once_or_left(self, data):
+    def test_each_host_is_rejected_once_or_kept(self, data):
         count = data.draw(st.integers(1, 30))
         stages = [toys.Filter(
             data.draw(st.lists(st.booleans(), min_size=count,
@@ -116,7 +116,7 @@ class TestThrough(base.TestCase):
 
 class TestSifted(base.TestCase):
 
-    def test_without_leaves_others_and_the_steps(self):
+    def test_without_keeps_other_hosts_and_the_steps(self):
         left = everyone(4).through(
             [toys.Filter([True, True, False, True])], builders.request())
 

@@ -21,7 +21,7 @@ class _Failing(toys.Filter):
 
 class TestApplying(base.TestCase):
 
-    def test_those_apply_that_say_so_or_nothing(self):
+    def test_plugins_apply_by_default(self):
         plugins = [toys.Filter([]), builders.plugin(compute.ComputeFilter),
                    builders.plugin(resources.RAMWeigher)]
         other = toys.Filter([], applies=False)
@@ -50,7 +50,7 @@ class TestAsk(base.TestCase):
         self.assertEqual('Filter Filter failed.', error.format_message())
         self.assertEqual("'as told'", str(error.__cause__))
 
-    def test_weigher_that_fails_is_called_one(self):
+    def test_failing_weigher_is_named(self):
         error = self.assertRaises(
             exception.PluginFailed, pipeline.PluginCalls().ask,
             toys.Weigher([]), toys.fail)
@@ -110,7 +110,7 @@ class TestAsk(base.TestCase):
 
 class TestLocated(base.TestCase):
 
-    def test_instances_are_those_that_are_named_for_the_request(self):
+    def test_located_instances_are_of_applicable_plugins(self):
         class Weigher(toys.Weigher):
 
             def applies(self, request):
@@ -138,7 +138,7 @@ class TestMask(base.TestCase):
     def test_mask_is_returned(self):
         self.assertEqual([True, False], self.ask([True, False]).tolist())
 
-    def test_result_that_is_no_mask_fails(self):
+    def test_invalid_mask_fails(self):
         for answer in ([True], [True] * 3, True, (True, True),
                        np.True_, np.ones(2), np.ones((2, 1), bool),
                        np.array([True, None]), np.array(True)):
@@ -146,7 +146,7 @@ class TestMask(base.TestCase):
                 exception.PluginFailed, self.ask, lambda hosts: answer)
             self.assertEqual('Filter', error.plugin)
 
-    def test_filter_is_asked_about_the_hosts_and_the_request(self):
+    def test_filter_receives_the_hosts_and_the_request(self):
         asked = []
 
         class Filter(toys.Filter):
@@ -162,7 +162,7 @@ class TestMask(base.TestCase):
     def test_none_keeps_everyone(self):
         self.assertIsNone(self.ask(None))
 
-    def test_plugin_that_writes_to_the_table_fails(self):
+    def test_plugin_writing_to_the_table_fails(self):
         def write(hosts):
             hosts['free_ram_mb'][0] = 9
 
@@ -185,13 +185,13 @@ class TestScores(base.TestCase):
     def test_none_likes_all_alike(self):
         self.assertIsNone(self.ask(None))
 
-    def test_weigher_that_fails_is_named(self):
+    def test_failing_weigher_is_named(self):
         error = self.assertRaises(
             exception.PluginFailed, self.ask, toys.fail)
 
         self.assertEqual(('Weigher', 'Weigher'), (error.kind, error.plugin))
 
-    def test_result_that_is_no_numeric_column_fails(self):
+    def test_invalid_scores_fail(self):
         for answer in ([1], 1.0, [1, 2, 3], np.array(['a', 'b']),
                        np.array([1, None]), np.ones((1, 2)), 1j * np.ones(2)):
             error = self.assertRaises(
@@ -210,7 +210,7 @@ class TestMultiplier(base.TestCase):
             self.assertEqual(times, self.ask(times))
         self.assertEqual([1, 2], self.ask(np.array([1, 2])).tolist())
 
-    def test_weighers_without_one_or_with_zero_have_none(self):
+    def test_zero_multipliers_are_omitted(self):
         more, less, each = (
             toys.Weigher([], times)
             for times in (1.5, -1.0, np.array([0.0, 0.0])))

@@ -22,7 +22,7 @@ class TestRecheck(base.TestCase):
         self.hosts.take(row, self.request.resources())
         return self.decision.recheck(self.request, found, row)
 
-    def test_room_that_was_taken_is_missed(self):
+    def test_capacity_used_in_the_request_rejects_the_host(self):
         found = self.decided([], builders.hosts(
             3, available={'MEMORY_MB': [700, 1200, 1024]}), memory_mb=512)
 
@@ -47,7 +47,7 @@ class TestRecheck(base.TestCase):
             rejection.hosts, rejection.nearest.hosts,
             rejection.nearest.amount))
 
-    def test_filter_that_runs_once_is_not_asked_again(self):
+    def test_filter_once_per_request_is_not_called_again(self):
         once = toys.Filter([True, True], once=True)
         always = toys.Filter([True, True])
         found = self.decided([once, always], builders.hosts(2))
@@ -56,7 +56,7 @@ class TestRecheck(base.TestCase):
 
         self.assertEqual((1, 2), (once.asked, always.asked))
 
-    def test_local_filter_is_asked_about_the_chosen_host_alone(self):
+    def test_local_filter_is_called_for_the_chosen_host_only(self):
         local = toys.Filter([True] * 3, local=True)
         far = toys.Filter([True] * 3)
         found = self.decided([local, far], builders.hosts(3))
@@ -67,7 +67,7 @@ class TestRecheck(base.TestCase):
         self.assertEqual([[0, 1, 2]] * 2, far.rows)
         self.assertEqual([0, 1, 2], found.rows.tolist())
 
-    def test_filters_are_asked_again_about_the_same_request(self):
+    def test_filters_receive_the_same_request_again(self):
         asked = []
 
         class Filter(toys.Filter):
@@ -96,7 +96,7 @@ class TestRecheck(base.TestCase):
             (each.by, each.hosts)
             for each in found.rejections(self.request)])
 
-    def test_far_verdict_may_put_others_out(self):
+    def test_global_filter_may_reject_other_hosts(self):
         far = toys.Filter(lambda hosts: hosts['num_instances'] >= (
             hosts.whole['num_instances'].max()))
         found = self.decided([far], builders.hosts(4))
@@ -114,7 +114,7 @@ class TestRecheck(base.TestCase):
 
         self.assertEqual([0], found.rows.tolist())
 
-    def test_host_that_is_out_stays_out(self):
+    def test_rejected_host_is_never_kept_again(self):
         for local in (False, True):
             fickle = toys.Filter([False, True], local=local)
             found = self.decided([fickle], builders.hosts(2))
@@ -133,7 +133,7 @@ class TestRecheck(base.TestCase):
         self.assertEqual([], found.rejections(self.request))
 
     @hypothesis.given(strategies.data())
-    def test_result_is_that_of_asking_everything_again(self, data):
+    def test_recheck_equals_a_complete_decision(self, data):
         count = data.draw(strategies.integers(1, 12))
         room = data.draw(strategies.lists(
             strategies.integers(0, 4), min_size=count, max_size=count))
@@ -157,7 +157,7 @@ class TestLimits(base.TestCase):
         def limits(self, hosts, request):
             return {self.answer: hosts['vcpus_total'] * 2}
 
-    def test_limits_are_those_of_the_filters_for_that_host(self):
+    def test_limits_are_collected_from_filters_for_the_host(self):
         decision = pipeline.Pipeline(
             [self.Limiting('vcpu'), self.Limiting('disk_gb'),
              toys.Filter(None), self.Limiting('memory_mb', applies=False)],
@@ -172,7 +172,7 @@ class TestLimits(base.TestCase):
         self.assertEqual({'vcpu': 8, 'disk_gb': 8}, limits)
         self.assertIs(int, type(limits['vcpu']))
 
-    def test_without_such_a_filter_there_are_none(self):
+    def test_limits_are_empty_without_limiting_filters(self):
         decision = pipeline.Pipeline([toys.Filter([True])], [])
         hosts, request = builders.hosts(), builders.request()
 

@@ -41,7 +41,7 @@ class TestWeights(base.TestCase):
     @hypothesis.given(world=weights.worlds(), multipliers=weights.settings(),
                       data=st.data())
     @profile.few_examples
-    def test_sum_of_all_weighers_is_that_of_the_formula(
+    def test_sum_of_all_weighers_equals_the_formula(
             self, world, multipliers, data):
         decision = self.decision(data, world, multipliers)
 
@@ -68,7 +68,7 @@ class TestWeights(base.TestCase):
     @hypothesis.given(world=weights.worlds(), multipliers=weights.settings(),
                       data=st.data())
     @profile.few_examples
-    def test_weights_after_a_host_was_chosen_are_those_made_anew(
+    def test_weights_after_a_choice_equal_fresh_weights(
             self, world, multipliers, data):
         # What is begun in a cell can put all of its hosts out at a time.
         hosts, request = world.table, world.request
@@ -97,7 +97,7 @@ class TestWeights(base.TestCase):
             np.testing.assert_allclose(
                 anew.weights, ranking.weights, 1e-9, 1e-9)
 
-    def test_host_that_is_full_bounds_no_weights_of_the_others(self):
+    def test_full_host_sets_no_bound_for_other_hosts(self):
         for fixed in (True, False):
             weigher = toys.Weigher([10.0, 5.0, 0.0])
             weigher.fixed, weigher.local = fixed, True
@@ -118,7 +118,7 @@ class TestWeights(base.TestCase):
             self.assertEqual(([1, 2], [1, 0]), (
                 ranking.rows.tolist(), ranking.weights.tolist()))
 
-    def test_host_that_is_out_does_not_fail_a_weigher_that_needs_more(self):
+    def test_rejected_host_without_metrics_fails_no_weigher(self):
         hosts = builders.hosts(metrics=['', '[{"name": "a", "value": 1}]',
                                         '[{"name": "a", "value": 3}]'])
         decision = pipeline.Pipeline(

@@ -232,7 +232,7 @@ class TestColumns(base.TestCase):
         traits=st.dictionaries(
             st.sampled_from(TRAITS),
             st.sampled_from(['required', 'forbidden'])))
-    def test_hosts_that_pass_are_those_of_a_plain_search(
+    def test_passing_hosts_equal_a_plain_search(
             self, hosts, zones, pools, amounts, groups, policy, data, traits):
         near = data.draw(st.lists(st.sets(
             st.integers(0, len(groups) - 1), min_size=1), max_size=1)
@@ -290,14 +290,14 @@ class TestShortfall(base.TestCase):
             stages, found).rejections(request)
         return rejection.nearest
 
-    def test_it_is_of_the_class_that_the_nearest_host_lacks(self):
+    def test_shortfall_is_of_the_class_missing_on_the_nearest_host(self):
         self.assertEqual(
             pipeline.Nearest(1, 1, 'CUSTOM_B'), self.nearest(
                 [Provider(), Provider((1, 4))],
                 [Provider(), Provider((9, 3))],
                 [Provider(), Provider((2, 2)), Provider((9, 0))]))
 
-    def test_it_is_a_provider_where_none_has_all_that_is_there(self):
+    def test_shortfall_is_a_provider_if_no_provider_has_all_classes(self):
         self.assertEqual(
             pipeline.Nearest(2, 1, 'provider'), self.nearest(
                 [Provider(), Provider((2, 0)), Provider((0, 4))],
@@ -328,7 +328,7 @@ class TestMany(base.TestCase):
 
         self.assertEqual([0], passing(table, ask({}, groups, 'isolate')))
 
-    def test_request_that_could_take_for_ever_is_refused_in_time(self):
+    def test_exponential_request_is_refused_in_bounded_time(self):
         # No two children are alike, and none is below another one.
         table = self.equal([[*range(10, 26)]])
         groups = [{'resources': {'CUSTOM_A': amount}}

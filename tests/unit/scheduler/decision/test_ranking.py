@@ -57,7 +57,7 @@ class TestScaled(base.TestCase):
         self.assertEqual(expected, [
             found.weighed(row)[1][0].scaled for row in range(len(scores))])
 
-    def test_scores_are_spread_over_zero_to_one(self):
+    def test_scores_are_scaled_to_0_to_1(self):
         self.assertScaled([0.0, 0.25, 1.0], [-2, 0, 6])
 
     def test_minval_is_zero_and_less_is_clamped(self):
@@ -66,12 +66,12 @@ class TestScaled(base.TestCase):
     def test_equal_scores_above_minval_are_all_best(self):
         self.assertScaled([1.0, 1.0], [7, 7], minval=0)
 
-    def test_equal_scores_are_zero_where_no_bound_spreads_them(self):
+    def test_equal_scores_without_a_bound_are_zero(self):
         self.assertScaled([0.0, 0.0], [7, 7])
         self.assertScaled([0.0, 0.0], [0, 0], minval=0)
         self.assertScaled([0.0, 0.0], [-3, -4], minval=0)
 
-    def test_maxval_clamps_too(self):
+    def test_maxval_limits_scores(self):
         self.assertScaled([0.0, 1.0, 1.0], [1, 3, 9], maxval=3)
         self.assertScaled([0.0, 0.5, 1.0], [-1, 5, 99], minval=0, maxval=10)
 
@@ -93,12 +93,12 @@ class TestScaled(base.TestCase):
                 self.assertRaises(
                     ValueError, part, [1.0, score, 2.0], 1.0, *bounds)
 
-    def test_scores_that_differ_by_hardly_anything_are_alike(self):
+    def test_nearly_equal_scores_are_equal(self):
         self.assertScaled([0.0, 0.0], [0, 2.2e-311])
         self.assertScaled([0.0], [-2.2e-311], maxval=0)
         self.assertScaled([0.0, 1.0], [0, 1e-250])
 
-    def test_scores_themselves_are_left_alone(self):
+    def test_given_scores_are_not_modified(self):
         scores = np.array([1.0, 2.0])
         scores.flags.writeable = False
 
@@ -108,7 +108,7 @@ class TestScaled(base.TestCase):
 
     @hypothesis.given(scores=st.lists(_SCORE, min_size=1, max_size=9),
                       bounds=st.tuples(_BOUND, _BOUND))
-    def test_result_is_that_of_plain_python(self, scores, bounds):
+    def test_result_equals_plain_python(self, scores, bounds):
         hypothesis.assume(None in bounds or bounds[0] < bounds[1])
         # What is nearly one number is scaled by chance.
         numbers = [*scores, *(bound for bound in bounds if bound is not None)]
@@ -131,7 +131,7 @@ class TestWeights(base.TestCase):
 
         self.assertEqual([0.0, 2.0, -1.0], found.weights.tolist())
 
-    def test_hosts_that_do_not_count_stretch_nothing(self):
+    def test_masked_hosts_do_not_affect_the_scale(self):
         mask = [False, True, True, True, False]
         found = ranked(part([99, 1, 3, 2, -99], mask=mask), mask=mask)
 
@@ -150,17 +150,17 @@ class TestWeights(base.TestCase):
             found.weighed(1)[1])
         self.assertEqual(2.5, found.weighed(1)[0])
 
-    def test_without_parts_all_weigh_nothing(self):
+    def test_weights_without_parts_are_zero(self):
         self.assertEqual([0.0, 0.0], ranked(count=2).weights.tolist())
 
-    def test_host_that_is_not_there_has_no_share(self):
+    def test_absent_host_has_no_share(self):
         found = ranked(part([1, 2]), at=[3, 7])
 
         self.assertEqual(
             (None, (0.0, ())), (found.place(5), found.weighed(5)))
         self.assertEqual((1, 1.0), (found.place(7), found.weighed(7)[0]))
 
-    def test_detached_scores_stay_as_they_are(self):
+    def test_detached_scores_do_not_change(self):
         hosts = builders.hosts(free_ram_mb=[100, 300, 200])
         found = ranking.Ranking(hosts, None, [ranking.WeightPart(
             toys.Weigher(None), hosts['free_ram_mb'], 1.0, None)])
@@ -174,17 +174,17 @@ class TestWeights(base.TestCase):
 
 class TestOrder(base.TestCase):
 
-    def test_best_comes_first_and_equals_keep_their_order(self):
+    def test_best_host_is_first_and_ties_keep_the_order(self):
         self.assertEqual([7, 3, 5, 2], list(ranked(
             part([0.5, 1.0, 1.0, 2.0]), at=[2, 3, 5, 7])))
 
-    def test_nothing_has_no_order(self):
+    def test_empty_ranking_has_no_order(self):
         for found in (ranked(count=0), ranked(
                 part([1, 2]), mask=[False, False])):
             self.assertEqual(
                 ([], [], []), (list(found), found.top(3), found.tied()))
 
-    def test_top_is_among_the_hosts_that_are_named(self):
+    def test_top_is_restricted_to_named_hosts(self):
         among = np.array([0, 2, 4])
         found = ranked(part([1, 9, 3, 8]), at=[0, 1, 2, 4])
 
@@ -203,7 +203,7 @@ class TestOrder(base.TestCase):
         self.assertIsNone(ranked(
             part([1, 2]), mask=[True, False]).second(0))
 
-    def test_tied_are_those_of_the_greatest_weight(self):
+    def test_tied_are_the_hosts_with_the_greatest_weight(self):
         self.assertEqual([1, 3], ranked(part([1, 9, 3, 9])).tied())
         self.assertEqual([3], ranked(
             part([1, 9, 3, 8]), mask=[True, False, True, True]).tied())
@@ -212,7 +212,7 @@ class TestOrder(base.TestCase):
     @hypothesis.given(
         weights=st.lists(st.integers(-3, 3), max_size=80),
         count=st.integers(1, 90), data=st.data())
-    def test_order_is_that_of_a_stable_sort(self, weights, count, data):
+    def test_order_equals_a_stable_sort(self, weights, count, data):
         def drawn():
             return np.array(data.draw(st.lists(
                 st.booleans(), min_size=len(weights),

@@ -32,7 +32,7 @@ class TestBounds(base.TestCase):
     def bounds(self, made):
         return made.low, made.high
 
-    def test_score_between_the_others_moves_nothing(self):
+    def test_score_within_the_bounds_moves_no_bound(self):
         made = part([1.0, 5.0, 9.0])
 
         self.assertFalse(made.change(1, 6.0, None))
@@ -40,7 +40,7 @@ class TestBounds(base.TestCase):
         self.assertEqual((1.0, 9.0), self.bounds(made))
         self.assertEqual([1.0, 6.0, 9.0], made.scores.tolist())
 
-    def test_score_beyond_the_others_moves_a_bound(self):
+    def test_score_beyond_the_bounds_moves_a_bound(self):
         for place, score, expected in (
                 (1, 10.0, (1.0, 10.0)), (1, 0.0, (0.0, 9.0)),
                 (2, 7.0, (1.0, 7.0)), (0, 3.0, (3.0, 9.0)),
@@ -51,7 +51,7 @@ class TestBounds(base.TestCase):
 
             self.assertEqual(expected, self.bounds(made))
 
-    def test_score_that_passes_a_bound_of_the_weigher_is_clamped(self):
+    def test_score_beyond_a_bound_of_the_weigher_is_limited(self):
         made = part([0.0, 4.0, 10.0], minval=0, maxval=10)
         self.assertFalse(made.change(0, 1.0, None))
 
@@ -62,7 +62,7 @@ class TestBounds(base.TestCase):
             self.assertEqual({0.0, 0.4, 1.0}, {
                 made.share(each).scaled for each in range(3)})
 
-    def test_host_that_counts_no_more_holds_no_bound(self):
+    def test_excluded_host_is_no_bound(self):
         for place, mask, expected in (
                 (2, only(0, 1), (1.0, 5.0)), (0, only(1, 2), (5.0, 9.0))):
             made = part([1.0, 5.0, 9.0])
@@ -72,7 +72,7 @@ class TestBounds(base.TestCase):
             self.assertEqual(expected, self.bounds(made))
         self.assertFalse(part([1.0, 5.0, 9.0]).leave_out(1, only(0, 2)))
 
-    def test_hosts_that_do_not_count_hold_no_bound(self):
+    def test_masked_hosts_are_no_bound(self):
         mask = only(1, 2)
         made = part([99.0, 1.0, 2.0], mask=mask)
 
@@ -80,7 +80,7 @@ class TestBounds(base.TestCase):
 
         self.assertEqual((1.0, 3.0), self.bounds(made))
 
-    def test_bounds_that_are_found_again_have_not_moved(self):
+    def test_bounds_found_again_are_unchanged(self):
         made = part([1.0, 5.0, 9.0])
         self.assertFalse(made.find_bounds())
 
@@ -89,7 +89,7 @@ class TestBounds(base.TestCase):
         self.assertTrue(made.find_bounds())
         self.assertFalse(made.find_bounds())
 
-    def test_score_that_is_not_finite_is_refused(self):
+    def test_infinite_score_is_refused(self):
         for score in (math.nan, math.inf, -math.inf):
             for place in range(3):
                 self.assertRaises(
@@ -104,7 +104,7 @@ class TestChange(base.TestCase):
         bounds=st.tuples(st.none() | st.integers(-3, 0),
                          st.none() | st.integers(1, 3)),
         times=st.none() | st.integers(-2, 2), data=st.data())
-    def test_changed_weights_are_those_of_the_scores_as_they_are(
+    def test_changed_weights_equal_fresh_weights(
             self, scores, bounds, times, data):
         count = len(scores)
         multiplier = (
@@ -136,7 +136,7 @@ class TestChange(base.TestCase):
         for row in fresh.rows.tolist():
             self.assertEqual(fresh.weighed(row)[1], made.weighed(row)[1])
 
-    def test_host_that_counts_no_more_is_last(self):
+    def test_excluded_host_is_last(self):
         scores = part([1.0, 5.0, 9.0])
         made = ranking.Ranking(builders.hosts(3), None, [scores])
         made.detach()
@@ -149,7 +149,7 @@ class TestChange(base.TestCase):
         self.assertEqual(-math.inf, made.weighed(1)[0])
         self.assertEqual([0.0, 1.0], made.weights.tolist())
 
-    def test_weigher_with_equal_scores_adds_nothing(self):
+    def test_weigher_with_equal_scores_adds_zero(self):
         flat = part([7.0, 7.0, 7.0], 9.0)
         made = ranking.Ranking(
             builders.hosts(3), None, [flat, part([1.0, 2.0, 3.0])])

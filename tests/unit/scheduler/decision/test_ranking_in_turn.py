@@ -75,7 +75,7 @@ class TestRankings(base.TestCase):
         elif step == 'drop':
             table.drop([uuid])
 
-    def told(self, decision, hosts):
+    def outcome(self, decision, hosts):
         """Return all that a ranking says."""
         found = decision.weigh(REQUEST, decision.candidates(hosts, REQUEST))
         best = found.top(1)
@@ -90,7 +90,7 @@ class TestRankings(base.TestCase):
         multipliers=st.tuples(
             *[st.sampled_from([-1.5, 0.0, 1.0, 3.0])] * 4),
         kind=st.sampled_from([toys.Filter, KeptFilter]))
-    def test_they_are_those_of_a_table_that_knows_of_no_other(
+    def test_rankings_equal_rankings_of_a_fresh_table(
             self, steps, out, multipliers, kind):
         filters = [kind(lambda hosts: np.isin(
             hosts.rows, out, invert=True))] if out else []
@@ -104,8 +104,8 @@ class TestRankings(base.TestCase):
             for each in done:
                 self.change(fresh, *each)
             hosts = first.view(builders.NOW)
-            self.assertEqual(self.told(decision, fresh.view(builders.NOW)),
-                             self.told(decision, hosts))
+            self.assertEqual(self.outcome(decision, fresh.view(builders.NOW)),
+                             self.outcome(decision, hosts))
             first.reuse(hosts)
 
     def test_other_multipliers_make_other_weights(self):
@@ -113,8 +113,8 @@ class TestRankings(base.TestCase):
         for multipliers in ([1.0] * 4, [1.0, 2.0, 1.0, 3.0], [1.0] * 4):
             decision = pipeline.Pipeline([], weighers(multipliers))
             self.assertEqual(
-                self.told(decision, table().view(builders.NOW)),
-                self.told(decision, hosts))
+                self.outcome(decision, table().view(builders.NOW)),
+                self.outcome(decision, hosts))
 
     def test_alike_rankings_add_up_once(self):
         decision = pipeline.Pipeline([toys.Filter(None)], weighers([1.0] * 4))
@@ -129,7 +129,7 @@ class TestRankings(base.TestCase):
         hosts.take(1, {'VCPU': 1})
         self.assertIsNot(first, weigh())
 
-    def test_weigher_of_the_request_is_asked_each_time(self):
+    def test_weigher_of_the_request_is_called_each_time(self):
         asked = []
 
         def score(hosts):
@@ -143,7 +143,7 @@ class TestRankings(base.TestCase):
 
         self.assertEqual(2, len(asked))
 
-    def test_ranking_that_is_detached_changes_alone(self):
+    def test_change_of_a_detached_ranking_affects_no_other_ranking(self):
         decision = pipeline.Pipeline([], weighers([1.0] * 4))
         hosts = builders.hosts(vcpus_used=[1, 2, 3])
         found = decision.candidates(hosts, REQUEST)
@@ -157,7 +157,7 @@ class TestRankings(base.TestCase):
         self.assertEqual(
             before, decision.weigh(REQUEST, found).weights.tolist())
 
-    def test_weights_of_a_detached_ranking_are_no_others(self):
+    def test_detached_ranking_is_not_kept_for_later_rankings(self):
         """Its scores of the hosts that are out are not those of the hosts."""
         decision = pipeline.Pipeline([], weighers([1.0, 1.0, 0.0, 1.0]))
         used = [1, 4, 9]
@@ -170,5 +170,5 @@ class TestRankings(base.TestCase):
         detached.add_up()
 
         self.assertEqual(
-            self.told(decision, builders.hosts(vcpus_used=used)),
-            self.told(decision, hosts))
+            self.outcome(decision, builders.hosts(vcpus_used=used)),
+            self.outcome(decision, hosts))

@@ -19,7 +19,7 @@ class TestTraits(prefiltering.PrefilterTestCase):
         frozenset({'GPU', 'SSD'}), frozenset({'GPU'}),
         frozenset({'COMPUTE_IMAGE_TYPE_QCOW2'}), frozenset()]))
 
-    def left(self, image=None, fields=None, **extra_specs):
+    def kept_rows(self, image=None, fields=None, **extra_specs):
         rows, by = self.kept(
             self.hosts_, builders.request(extra_specs={
                 f'trait:{name}': value
@@ -32,17 +32,17 @@ class TestTraits(prefiltering.PrefilterTestCase):
         for wanted, left in (({}, [0, 1, 2, 3]), ({'GPU': 'required'}, [0, 1]),
                              ({'GPU': 'required', 'SSD': 'required'}, [0]),
                              ({'CUSTOM_X': 'required'}, [])):
-            self.assertEqual(left, self.left(**wanted))
+            self.assertEqual(left, self.kept_rows(**wanted))
 
     def test_host_has_no_forbidden_trait(self):
-        self.assertEqual([1, 2, 3], self.left(SSD='forbidden'))
-        self.assertEqual([1], self.left(GPU='required', SSD='forbidden'))
+        self.assertEqual([1, 2, 3], self.kept_rows(SSD='forbidden'))
+        self.assertEqual([1], self.kept_rows(GPU='required', SSD='forbidden'))
 
-    def test_other_values_mean_nothing(self):
-        self.assertEqual([0, 1, 2, 3], self.left(GPU='preferred', SSD=''))
+    def test_unknown_values_require_no_trait(self):
+        self.assertEqual([0, 1, 2, 3], self.kept_rows(GPU='preferred', SSD=''))
 
     def test_image_may_require_traits(self):
-        self.assertEqual([0], self.left(
+        self.assertEqual([0], self.kept_rows(
             image={'traits_required': ['SSD']}, GPU='required'))
 
     def test_services_may_require_and_forbid_traits(self):
@@ -50,10 +50,10 @@ class TestTraits(prefiltering.PrefilterTestCase):
                              (level(forbidden=['SSD']), [1, 2, 3]),
                              (level(required=['GPU'], forbidden=['SSD']), [1]),
                              (level(), [0, 1, 2, 3]), ({}, [0, 1, 2, 3])):
-            self.assertEqual(left, self.left(
+            self.assertEqual(left, self.kept_rows(
                 fields={'request_level_params': params}))
 
-    def test_what_is_no_list_of_names_is_refused(self):
+    def test_invalid_list_of_traits_is_refused(self):
         stage = self.stage(required_traits.Traits)
         for bad in ('GPU', [1], {'GPU': 1}):
             for field, said in (
@@ -72,31 +72,31 @@ class TestImageTypeSupport(prefiltering.PrefilterTestCase):
     hosts_ = property(lambda self: builders.hosts(traits=[
         frozenset({'COMPUTE_IMAGE_TYPE_QCOW2'}), frozenset()]))
 
-    def left(self, on=True, **fields):
+    def kept_rows(self, on=True, **fields):
         rows, by = self.kept(
             self.hosts_, builders.request(**fields),
             query_placement_for_image_type_support=on)
         self.assertEqual(['ImageTypeSupport'] * (len(rows) < 2), by)
         return rows
 
-    def test_format_of_the_disk_is_a_trait_where_that_is_switched_on(self):
+    def test_disk_format_requires_a_trait_if_enabled(self):
         image = {'disk_format': 'qcow2', 'properties': {}}
 
-        self.assertEqual([0, 1], self.left(False, image=image))
-        self.assertEqual([0], self.left(image=image))
-        self.assertEqual([], self.left(
+        self.assertEqual([0, 1], self.kept_rows(False, image=image))
+        self.assertEqual([0], self.kept_rows(image=image))
+        self.assertEqual([], self.kept_rows(
             image={'disk_format': 'raw', 'properties': {}}))
 
-    def test_server_that_boots_from_a_volume_needs_no_format(self):
-        self.assertEqual([0, 1], self.left(
+    def test_server_booting_from_a_volume_requires_no_format(self):
+        self.assertEqual([0, 1], self.kept_rows(
             image={'disk_format': 'raw', 'properties': {}}, is_bfv=True))
 
-    def test_format_that_has_no_trait_restricts_nothing(self):
+    def test_format_without_a_trait_rejects_no_host(self):
         for name in ('parallels', 'QCOW9', '', None):
-            self.assertEqual([0, 1], self.left(
+            self.assertEqual([0, 1], self.kept_rows(
                 image={'disk_format': name, 'properties': {}}), name)
-        self.assertEqual([0, 1], self.left(image={'properties': {}}))
-        self.assertEqual([0, 1], self.left(image=None))
+        self.assertEqual([0, 1], self.kept_rows(image={'properties': {}}))
+        self.assertEqual([0, 1], self.kept_rows(image=None))
 
 
 class TestImageMetadata(prefiltering.PrefilterTestCase):
@@ -124,11 +124,11 @@ class TestImageMetadata(prefiltering.PrefilterTestCase):
         self.assertEqual({'COMPUTE_NET_VIF_MODEL_VMXNET3'}, self.required(
             {'hw_vif_model': 'VirtualVmxnet3'}))
 
-    def test_value_that_has_no_trait_restricts_nothing(self):
+    def test_value_without_a_trait_requires_no_trait(self):
         self.assertEqual({'COMPUTE_STORAGE_BUS_SATA'}, self.required(
             {'hw_architecture': 'armv7l', 'hw_disk_bus': 'sata'}))
 
-    def test_value_that_is_no_text_is_refused_by_its_name(self):
+    def test_property_other_than_text_is_refused_by_name(self):
         error = self.assertRaises(
             exception.InvalidField, self.required, {'hw_disk_bus': 5})
         self.assertEqual('image.properties.hw_disk_bus', error.field)
@@ -148,7 +148,7 @@ class TestImageMetadata(prefiltering.PrefilterTestCase):
 
 class TestReads(prefiltering.PrefilterTestCase):
 
-    def test_stage_that_is_off_reads_nothing(self):
+    def test_disabled_stage_reads_no_demand(self):
         for kind, option in (
                 (required_traits.ImageTypeSupport,
                  'query_placement_for_image_type_support'),
@@ -196,7 +196,7 @@ class TestPackedVirtqueue(DeviceTestCase):
 
     kind = required_traits.PackedVirtqueue
 
-    def test_flavor_or_image_asks(self):
+    def test_flavor_or_image_requires_packed_virtqueues(self):
         ring = 'COMPUTE_NET_VIRTIO_PACKED'
         self.assertRequires([])
         self.assertRequires([ring], hw__virtio_packed_ring='true')
@@ -232,7 +232,7 @@ class TestEphemeralEncryption(DeviceTestCase):
 
     kind = required_traits.EphemeralEncryption
 
-    def test_format_is_a_trait_too(self):
+    def test_encryption_format_requires_a_trait(self):
         encrypts = 'COMPUTE_EPHEMERAL_ENCRYPTION'
         self.assertRequires([encrypts], hw__ephemeral_encryption='true')
         self.assertRequires(
@@ -241,7 +241,7 @@ class TestEphemeralEncryption(DeviceTestCase):
         self.assertRequires([], hw_ephemeral_encryption=False,
                             hw_ephemeral_encryption_format='luks')
 
-    def test_format_that_there_is_not_is_refused(self):
+    def test_unknown_encryption_format_is_refused(self):
         self.assertRefused(
             'image.properties.hw_ephemeral_encryption_format',
             'one of luks, luksv2, plain', hw__ephemeral_encryption='true',
@@ -252,7 +252,7 @@ class TestVirtioSound(DeviceTestCase):
 
     kind = required_traits.VirtioSound
 
-    def test_of_other_models_nothing_is_required(self):
+    def test_other_sound_models_require_no_trait(self):
         self.assertRequires(
             ['COMPUTE_SOUND_MODEL_VIRTIO'], hw__sound_model='virtio')
         self.assertRequires(
@@ -289,7 +289,7 @@ class TestVTPM(DeviceTestCase):
                        hw__tpm_version='2.0', hw__tpm_model='tpm-tis',
                        hw__tpm_secret_security='deployment')
 
-    def test_tpm_that_there_is_not_is_refused(self):
+    def test_unknown_tpm_is_refused(self):
         self.assertRefused('flavor.extra_specs.hw:tpm_version',
                            'one of 1.2, 2.0', hw__tpm_version='3')
         self.assertRefused('flavor.extra_specs.hw:tpm_model', 'tpm-tis',
@@ -299,7 +299,7 @@ class TestVTPM(DeviceTestCase):
             'one of deployment, host, user', hw_tpm_version='2.0',
             hw__tpm_secret_security='nobody')
 
-    def test_aggregate_may_be_kept_for_servers_with_one(self):
+    def test_aggregate_can_be_isolated_for_servers_with_tpm(self):
         hosts = builders.hosts(
             aggregates=[(builders.aggregate(
                 1, **{'trait:COMPUTE_SECURITY_TPM_2_0': 'required'}),), ()],

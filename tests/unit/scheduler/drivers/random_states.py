@@ -197,9 +197,9 @@ class Deployment:
                 services.set_forced_down(connection, name, True, seen)
         self.world.providers[name] = uuid
         if host['has_inventory']:
-            self._tell(uuid, host, children)
+            self._report(uuid, host, children)
 
-    def _tell(self, uuid, host, children):
+    def _report(self, uuid, host, children):
         """Tell the store what an agent tells."""
         claims = self.world.claims
         claims.set_inventory(uuid, {

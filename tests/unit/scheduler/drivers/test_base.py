@@ -22,7 +22,7 @@ class TestDriver(base.TestCase):
         self.assertEqual(('conf', 'parts'), (driver.conf, driver.parts))
         self.assertEqual([], driver.opts())
 
-    def test_driver_without_plans_refuses_them(self):
+    def test_driver_without_plans_refuses_plans(self):
         driver = type('Whole', (drivers.SchedulerDriver,), {
             'select_destinations': lambda self: None})('conf', 'parts')
 
@@ -32,10 +32,10 @@ class TestDriver(base.TestCase):
         self.assertEqual('[scheduler] driver', error.field)
         self.assertIn('Whole cannot plan', str(error))
 
-    def test_driver_reads_no_demand_that_it_does_not_name(self):
+    def test_driver_reads_no_demand_by_default(self):
         self.assertEqual(frozenset(), drivers.SchedulerDriver.reads)
 
-    def test_every_driver_that_is_installed_is_one(self):
+    def test_installed_drivers_are_scheduler_drivers(self):
         loaded = [
             name for name in plugins.names(plugins.DRIVERS)
             if plugins.load_class(

@@ -34,7 +34,7 @@ class TestChanceScheduler(world.DriverTestCase):
         self.assertLess(max(counts.values()), 90)
         self.assertGreater(min(counts.values()), 20)
 
-    def test_chance_is_that_of_its_source(self):
+    def test_choice_depends_on_the_random_source(self):
         def chosen(seed):
             return self.select(self.driver(seed), 10, memory_mb=1, root_gb=0)
 
@@ -54,13 +54,13 @@ class TestChanceScheduler(world.DriverTestCase):
 
         self.assertEqual({'host0': 10}, self.counts(self.driver(), 10))
 
-    def test_host_that_is_down_is_not_chosen(self):
+    def test_down_host_is_not_chosen(self):
         self.world.clock.advance(3600)
         self.world.report('cell1', 'host2')
 
         self.assertEqual({'host2': 10}, self.counts(self.driver(), 10))
 
-    def test_it_says_why_there_is_none(self):
+    def test_error_has_the_number_of_hosts(self):
         error = self.assertRaises(
             exception.NoValidHost, self.select, self.driver(), vcpus=101)
 
@@ -77,7 +77,7 @@ class TestChanceScheduler(world.DriverTestCase):
         [mine] = [there for there in cells.values() if first in there]
         self.assertEqual(sorted(mine), sorted([first, *others]))
 
-    def test_demand_that_no_stage_reads_is_refused_by_its_name(self):
+    def test_unread_demand_is_refused_by_name(self):
         driver = self.driver()
 
         for wishes, name in (
@@ -91,7 +91,7 @@ class TestChanceScheduler(world.DriverTestCase):
         self.assertEqual(1, len(self.select(driver, memory_mb=1, extra_specs={
             'trait:X': 'forbidden'}, ignore_hosts=['x'])))
 
-    def test_demand_is_ignored_where_it_is_so_configured(self):
+    def test_unread_demand_is_ignored_if_configured(self):
         driver = self.driver(unmet_demands='ignore')
 
         self.select(driver, memory_mb=1, extra_specs={'hw:numa_nodes': '2'})

@@ -46,7 +46,7 @@ class TestFilterScheduler(world.DriverTestCase):
         self.assertEqual([['big'], ['big']], self.select(
             self.filtering(weight_classes='RAMWeigher'), 2))
 
-    def test_plugin_that_is_slower_than_configured_is_named_in_the_log(self):
+    def test_slow_plugin_is_logged_above_the_configured_time(self):
         LateFilter.clock = self.world.clock
         late = {'available_filters': f'{__name__}.LateFilter',
                 'enabled_filters': 'LateFilter'}
@@ -57,7 +57,7 @@ class TestFilterScheduler(world.DriverTestCase):
 
         self.assertIn('Filter LateFilter took 5.0 seconds', self.logs.output)
 
-    def test_networks_of_a_request_restrict_it(self):
+    def test_requested_networks_restrict_the_hosts(self):
         driver = self.driver(network_driver='fake')
         plan = {'requested_networks': {'nova_object.data': {'objects': [
             {'nova_object.data': {'port_id': 'port1'}}]}}}
@@ -72,7 +72,7 @@ class TestFilterScheduler(world.DriverTestCase):
         self.assertEqual([['big', 'small']], self.select(
             self.filtering(weight_classes='RAMWeigher'), alternates=2))
 
-    def test_instances_are_where_their_hosts_say(self):
+    def test_reported_instances_are_located_on_their_host(self):
         driver = self.filtering(
             weight_classes='RAMWeigher',
             enabled_filters='DifferentHostFilter')
@@ -86,7 +86,7 @@ class TestFilterScheduler(world.DriverTestCase):
         driver.delete_instance('big', uuid)
         self.assertEqual([['big']], self.select(driver, **apart))
 
-    def test_weighers_are_those_that_are_configured(self):
+    def test_configured_weighers_are_used(self):
         packing = self.filtering(
             weight_classes='RAMWeigher', ram_weight_multiplier=-1.0)
 
@@ -107,7 +107,7 @@ class TestFilterScheduler(world.DriverTestCase):
         chosen = self.select(driver, 20, vcpus=0, memory_mb=0, root_gb=1)
         self.assertEqual({'small', 'middle'}, {host for [host] in chosen})
 
-    def test_one_of_the_best_is_chosen_by_chance(self):
+    def test_host_is_chosen_at_random_from_the_best(self):
         driver = self.filtering(
             weight_classes='RAMWeigher', host_subset_size=2)
 
@@ -137,7 +137,7 @@ class TestFilterScheduler(world.DriverTestCase):
                    rotate_best_same_weighed_hosts=False)
             for seed in range(9)})
 
-    def test_plan_is_the_same_whoever_makes_it(self):
+    def test_plan_does_not_depend_on_the_random_source(self):
         def planned(seed):
             [[[chosen]], _] = self.equals(seed).plan(
                 hosts.CONTEXT, builders.request(
@@ -146,7 +146,7 @@ class TestFilterScheduler(world.DriverTestCase):
 
         self.assertEqual({'small'}, {planned(seed) for seed in range(9)})
 
-    def test_who_leaves_a_disabled_host_goes_to_one_of_the_best(self):
+    def test_evacuation_selects_among_several_best_hosts(self):
         self.disable('big')
         leaving = {'vcpus': 0, 'memory_mb': 0, 'root_gb': 1,
                    'ignore_hosts': ['big']}
@@ -159,14 +159,14 @@ class TestFilterScheduler(world.DriverTestCase):
         self.assertEqual({'middle', 'small'}, chosen())
         self.assertEqual({'middle'}, chosen(evacuation_host_subset_size=1))
 
-    def test_filters_are_those_that_are_configured(self):
+    def test_configured_filters_are_used(self):
         self.world.clock.advance(3600)
 
         self.assertIn('down', self.refusal(self.filtering()))
         self.assertEqual([['big']], self.select(self.filtering(
             enabled_filters='AllHostsFilter', weight_classes='RAMWeigher')))
 
-    def test_filter_that_is_not_there_is_named(self):
+    def test_unknown_filter_is_named(self):
         error = self.assertRaises(
             exception.PluginNotFound, self.filtering,
             enabled_filters='ComputeFilter,ComptueFilter')
@@ -174,7 +174,7 @@ class TestFilterScheduler(world.DriverTestCase):
         self.assertEqual(('ComptueFilter', plugins.FILTERS), (
             error.name, error.namespace))
 
-    def test_zone_of_the_request_is_kept_whatever_is_enabled(self):
+    def test_zone_is_applied_with_any_filters(self):
         with self.world.database.writer() as connection:
             aggregates.create(
                 connection, samples.uuids(1)[0], 'z', ['small'],
@@ -188,7 +188,7 @@ class TestFilterScheduler(world.DriverTestCase):
             self.assertIn('are in another availability zone', self.refusal(
                 driver, availability_zone='north'))
 
-    def test_disabled_host_is_out_whatever_is_enabled(self):
+    def test_disabled_host_is_rejected_with_any_filters(self):
         self.disable('big')
 
         driver = self.filtering(
@@ -201,7 +201,7 @@ class TestFilterScheduler(world.DriverTestCase):
             services.set_disabled(
                 connection, host, True, 'x', self.world.clock.now())
 
-    def test_hosts_of_a_cell_that_is_silent_for_too_long_are_out(self):
+    def test_hosts_of_a_long_silent_cell_are_rejected(self):
         driver = self.driver(stale_cell_timeout=30)
         self.assertEqual([['small']], self.select(
             driver, force_hosts=['small']))
@@ -238,7 +238,7 @@ class TestFilterScheduler(world.DriverTestCase):
         # Each attempt names the three hosts.
         self.assertEqual(2 * 3, len(claimed))
 
-    def test_plan_takes_nothing(self):
+    def test_plan_claims_no_resources(self):
         driver = self.filtering(weight_classes='RAMWeigher')
 
         places, decision = driver.plan(
@@ -262,7 +262,7 @@ class TestFilterScheduler(world.DriverTestCase):
         refresh()
         self.assertEqual(3.0, spacing)
 
-    def test_demand_that_no_stage_reads_is_refused_by_its_name(self):
+    def test_unread_demand_is_refused_by_name(self):
         driver = self.filtering()
 
         for wishes, name in (
@@ -276,7 +276,7 @@ class TestFilterScheduler(world.DriverTestCase):
         self.assertEqual(1, len(self.select(driver, extra_specs={
             'trait:X': 'forbidden'}, ignore_hosts=['x'])))
 
-    def test_demand_is_ignored_where_it_is_so_configured(self):
+    def test_unread_demand_is_ignored_if_configured(self):
         driver = self.driver(unmet_demands='ignore')
 
         self.select(driver, extra_specs={'hw:numa_nodes': '2'})

@@ -18,10 +18,10 @@ class TestPipeline(base.TestCase):
         return ([each.name for each in made._filters],
                 [each.name for each in made._weighers])
 
-    def test_those_that_are_configured_are_the_default(self):
+    def test_configured_plugins_are_the_default(self):
         self.assertEqual((['ComputeFilter'], ['RAMWeigher']), self.names())
 
-    def test_others_may_be_named(self):
+    def test_other_plugins_can_be_named(self):
         self.assertEqual((['IoOpsFilter'], ['RAMWeigher']),
                          self.names(['IoOpsFilter']))
         self.assertEqual((['ComputeFilter'], ['CPUWeigher']),

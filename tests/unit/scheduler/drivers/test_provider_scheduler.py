@@ -122,7 +122,7 @@ class TestProviderScheduler(world.DriverTestCase):
 
         self.assertEqual([2], self.claims.told)
 
-    def test_nothing_of_a_request_is_there_for_the_next(self):
+    def test_hosts_are_read_again_for_each_request(self):
         driver = self.made()
         self.assertEqual([['host5']], self.select(driver))
         with self.world.writer('cell2') as connection:
@@ -142,7 +142,7 @@ class TestProviderScheduler(world.DriverTestCase):
         for word in ('memory', 'sql', 'provider_scheduler', 'by query'):
             self.assertIn(word, str(error))
 
-    def test_refused_claim_has_the_store_asked_again(self):
+    def test_refused_claim_repeats_the_query_of_the_store(self):
         driver = self.made({'refused_host_subset_size': 1})
         # Without alternatives, so that the refusal ends the claim.
         self.patch(selector, '_CANDIDATES', 1)
@@ -152,7 +152,7 @@ class TestProviderScheduler(world.DriverTestCase):
 
         self.assertEqual(2, len(self.claims.queries))
 
-    def test_host_that_was_refused_is_told_of(self):
+    def test_refused_host_is_counted_in_the_error(self):
         for number in range(5):
             self.world.claim(f'host{number}', 4)
         self.claims.before = lambda: self.world.claim('host5', 4)
@@ -162,7 +162,7 @@ class TestProviderScheduler(world.DriverTestCase):
         self.assertIn('1 lost its room to another request', str(error))
         self.assertIn('5 lack room or a trait', str(error))
 
-    def test_hosts_that_the_store_did_not_find_are_counted(self):
+    def test_hosts_missing_in_the_query_are_counted(self):
         for number in range(4):
             self.world.claim(f'host{number}', 4)
         self.world.clock.advance(3600)
@@ -183,7 +183,7 @@ class TestProviderScheduler(world.DriverTestCase):
         self.assertEqual(2, limit)
         self.assertIn(chosen, {'host0', 'host1'})
 
-    def test_request_is_refused_for_what_all_hosts_lack_only(self):
+    def test_refusal_requires_all_hosts_beyond_the_query_limit(self):
         # The reference finds the first ones.
         driver = self.made(max_placement_results=2)
 
@@ -197,7 +197,7 @@ class TestProviderScheduler(world.DriverTestCase):
         self.assertNotIn('query', {
             each['by'] for each in error.rejections})
 
-    def test_host_that_is_named_is_read_and_the_store_not_asked(self):
+    def test_named_host_is_read_without_a_query_of_the_store(self):
         driver = self.made()
 
         self.assertEqual([['host2']], self.select(
@@ -212,7 +212,7 @@ class TestProviderScheduler(world.DriverTestCase):
         self.assertIn('5 are not the host that was requested', str(error))
         self.assertIn('1 lacks CPUs', str(error))
 
-    def test_traits_are_asked_for(self):
+    def test_traits_are_in_the_query(self):
         provider = self.world.providers['host0']
         for name, uuid in self.world.providers.items():
             self.claims.set_traits(uuid, ['CUSTOM_B'], uuid)
@@ -230,17 +230,17 @@ class TestProviderScheduler(world.DriverTestCase):
             {'VCPU': {1, 3}, 'MEMORY_MB': {512}, 'DISK_GB': {1}},
             query.resources)
 
-    def test_trait_that_is_none_is_left_to_the_filters(self):
+    def test_invalid_trait_is_checked_by_the_filters(self):
         self.assertIn('6 lack a required trait', str(self.refusal(
             self.made(), extra_specs={'trait:\0': 'required'})))
 
-    def test_amount_that_makes_no_sense_is_refused_by_its_name(self):
+    def test_invalid_amount_is_refused_by_name(self):
         error = self.assertRaises(
             exception.InvalidField, self.select, self.made(), vcpus=-1)
 
         self.assertEqual('resources.VCPU', error.field)
 
-    def test_cell_that_does_not_answer_has_no_hosts(self):
+    def test_unreachable_cell_has_no_hosts(self):
         def fail():
             raise exception.CellUnreachable(cell='cell2')
 
@@ -252,7 +252,7 @@ class TestProviderScheduler(world.DriverTestCase):
 
         self.assertIn('1 cell does not answer', str(error))
 
-    def test_project_is_kept_in_its_hosts_whatever_room_these_have(self):
+    def test_project_is_kept_within_its_aggregate(self):
         with self.world.database.writer() as connection:
             aggregates.create(
                 connection, samples.uuids(1)[0], 'kept', ['host0'],
@@ -265,7 +265,7 @@ class TestProviderScheduler(world.DriverTestCase):
 
         self.assertIn("5 are outside of the project's aggregates", str(error))
 
-    def test_told_aggregates_count(self):
+    def test_reported_aggregates_are_applied(self):
         driver = self.made(limit_tenants_to_placement_aggregate=True)
         driver.update_aggregates([objects.Aggregate(
             id=7, uuid=samples.uuids(1)[0], name='kept', hosts=['host1'],
@@ -276,7 +276,7 @@ class TestProviderScheduler(world.DriverTestCase):
 
         self.assertEqual([['host5']], self.select(driver, vcpus=1))
 
-    def test_request_that_comes_again_keeps_its_host(self):
+    def test_repeated_request_keeps_its_host(self):
         driver = self.made()
         [uuid] = samples.uuids(1)
 
@@ -307,7 +307,7 @@ class TestProviderScheduler(world.DriverTestCase):
 
         self.assertEqual([['host0']], self.select(driver))
 
-    def test_what_is_not_claimed_counts_for_a_minute(self):
+    def test_unclaimed_choice_counts_for_a_minute(self):
         driver = self.made()
         wishes = builders.request(vcpus=3)
 
@@ -322,7 +322,7 @@ class TestProviderScheduler(world.DriverTestCase):
             self.world.report(f'cell{number % 2 + 1}', f'host{number}')
         self.assertEqual('host5', place())
 
-    def test_what_a_host_lost_is_released(self):
+    def test_deleted_instance_is_released_on_its_host(self):
         driver = self.made()
         consumer, other = (self.world.claim('host2', 1) for _ in range(2))
 
@@ -333,7 +333,7 @@ class TestProviderScheduler(world.DriverTestCase):
         self.assertEqual(
             {other}, set(self.claims.claims_of([consumer, other])))
 
-    def test_plan_takes_nothing(self):
+    def test_plan_claims_no_resources(self):
         [[chosen]], decision = self.made().plan(
             hosts.CONTEXT, builders.request(vcpus=4), samples.uuids(1), 0)
 
@@ -341,13 +341,13 @@ class TestProviderScheduler(world.DriverTestCase):
         self.assertEqual(6, decision.hosts)
         self.assertEqual([], self.claims.consumers())
 
-    def test_hosts_that_are_all_down_at_once_are_in_doubt(self):
+    def test_outage_of_all_hosts_is_uncertain(self):
         self.world.clock.advance(120)
 
         self.assertRaises(
             exception.HostStateUncertain, self.select, self.made())
 
-    def test_snapshot_has_all_hosts_whatever_the_request(self):
+    def test_snapshot_has_all_hosts_for_any_request(self):
         driver = self.made()
         parts = driver.parts
         reader = host_reader.HostReader(

@@ -11,7 +11,7 @@ from tests.unit.hosts import world as hosts
 from tests.unit.scheduler.drivers import random_states as states
 
 
-def told(places):
+def places_of(places):
     """Return what is told of places: hosts and what each provider gives."""
     return [[(each.service_host, each.nodename, each.cell_uuid,
               each.availability_zone, each.requested()) for each in place]
@@ -22,7 +22,7 @@ class TestAnswers(base.TestCase):
 
     @profile.few_examples
     @hypothesis.given(states.STATES, states.REQUESTS)
-    def test_answers_are_those_of_the_filter_scheduler(self, state, requests):
+    def test_answers_equal_filter_scheduler_answers(self, state, requests):
         with states.World(*states.CELLS) as world:
             deployment = states.Deployment(
                 world, self.temporary_directory(), state)
@@ -68,6 +68,6 @@ class TestAnswers(base.TestCase):
             return [], type(exc)
         if method == 'plan':
             places, decision = found
-            return told(places), None if places else sum(
+            return places_of(places), None if places else sum(
                 each['hosts'] for each in decision.rejections)
-        return told(found), None
+        return places_of(found), None

@@ -24,7 +24,7 @@ class TestPick(base.TestCase):
         self.ranking = ranking.Ranking(self.hosts, None, [ranking.WeightPart(
             toys.Weigher(None), np.array([1, 9, 5]), 2.0, None)])
 
-    def test_first_and_second_are_told_with_their_shares(self):
+    def test_first_and_second_place_have_their_shares(self):
         told = decision_record.pick(
             self.hosts, self.ranking, 1, 'i', detailed=True)
 
@@ -43,7 +43,7 @@ class TestPick(base.TestCase):
         self.assertEqual(('host1', 'host2'), (
             told.first.host, told.second.host))
 
-    def test_without_details_there_is_the_place_alone(self):
+    def test_pick_without_details_has_only_the_first_place(self):
         told = decision_record.pick(
             self.hosts, self.ranking, 1, 'i', detailed=False)
 
@@ -74,10 +74,10 @@ class TestCounts(base.TestCase):
         return [(each.entered, each.left) for each in decision_record.counts(
             4, [first, second], found.filtered.steps)]
 
-    def test_each_stage_has_those_that_the_one_before_left(self):
+    def test_each_stage_counts_hosts_kept_by_the_previous_stage(self):
         self.assertEqual([(4, 3), (3, 3)], self.counts())
 
-    def test_what_is_rejected_later_is_added_up(self):
+    def test_later_rejections_are_added(self):
         self.assertEqual([(4, 3), (3, 1)], self.counts(0, 2))
 
     def test_stage_has_its_name_and_reason(self):
@@ -89,7 +89,7 @@ class TestCounts(base.TestCase):
 
 class TestDecision(base.TestCase):
 
-    def test_it_is_plain_data(self):
+    def test_decision_is_serializable(self):
         place = decision_record.Place('h', 'n', 'c', 1.0, [
             ranking.WeightShare('W', 1.0, 1.0, 1.0, 1.0)])
         made = decision_record.Decision(
@@ -103,7 +103,7 @@ class TestDecision(base.TestCase):
             told['picks'][0]['first']['host'],
             told['picks'][0]['first']['shares'][0]['by']))
 
-    def test_it_holds_every_field(self):
+    def test_document_has_each_field(self):
         share = ranking.WeightShare('W', 1.0, 0.5, 2.0, 1.0)
         first = decision_record.Place(
             'h1', 'n1', 'c1', 2.0, [share], [{'group': '1'}])
@@ -126,7 +126,7 @@ class TestDecision(base.TestCase):
                 'shares': [], 'providers': []}}],
             'examples': {'F': ['h']}, 'way': None}, made.to_dict())
 
-    def test_way_is_shown_if_there_are_several(self):
+    def test_way_is_recorded_with_its_reasons(self):
         made = decision_record.Decision(
             2, (), (), way=decision_record.Way('columns', ['a', 'b']))
 
@@ -139,7 +139,7 @@ class TestSummary(base.TestCase):
     def summary(self, **wishes):
         return decision_record.summary(builders.request(**wishes), 2)
 
-    def test_it_says_what_was_asked_for(self):
+    def test_summary_has_the_demands_of_the_request(self):
         self.assertEqual({
             'project_id': 'project', 'user_id': 'user', 'instances': 2,
             'flavor': 'small', 'image': '00000000-0000-0000-0000-000000000002',
@@ -154,7 +154,7 @@ class TestSummary(base.TestCase):
                 hints={'a': ['b', 'c']}, group={'policy': 'affinity'},
                 force_hosts=['x'], ignore_hosts=['y']))
 
-    def test_numbered_groups_are_what_was_asked_for_too(self):
+    def test_summary_has_numbered_groups(self):
         found = self.summary(extra_specs={
             'resources1:VGPU': '2', 'trait1:CUSTOM_FAST': 'required',
             'trait1:CUSTOM_OLD': 'forbidden'})
@@ -164,13 +164,13 @@ class TestSummary(base.TestCase):
             'required': ['CUSTOM_FAST'], 'forbidden': ['CUSTOM_OLD']}],
             found['groups'])
 
-    def test_demand_that_makes_no_sense_is_told_with_what_is_wrong(self):
+    def test_invalid_demand_is_summarized_with_the_problem(self):
         found = self.summary(extra_specs={'resources:VGPU': 'many'})
 
         self.assertEqual(({}, []), (found['resources'], found['groups']))
         self.assertIn('resources:VGPU', found['problem'])
 
-    def test_what_users_wrote_is_cut_to_a_size(self):
+    def test_values_of_users_are_shortened(self):
         found = self.summary(
             hints={f'{"k" * 1000}{number}': ['v' * 1000] * 1000
                    for number in range(1000)},
@@ -187,7 +187,7 @@ class TestSummary(base.TestCase):
         self.assertEqual('… 40 more', found['groups'][0]['required'][-1])
         self.assertEqual('… 980 more', found['ignore_hosts'][-1])
 
-    def test_texts_are_cut_at_their_end(self):
+    def test_texts_are_shortened_at_the_end(self):
         for length, kept in ((255, 't' * 255), (256, 't' * 254 + '…')):
             found = self.summary(
                 project_id='t' * length, hints={'t' * length: ['t' * length]})
@@ -195,7 +195,7 @@ class TestSummary(base.TestCase):
             self.assertEqual(
                 (kept, {kept: [kept]}), (found['project_id'], found['hints']))
 
-    def test_values_that_are_left_out_are_counted(self):
+    def test_omitted_values_are_counted(self):
         values = [f'v{number}' for number in range(21)]
         for count, rest in ((20, []), (21, ['… 1 more'])):
             found = self.summary(
@@ -206,14 +206,14 @@ class TestSummary(base.TestCase):
                          found['force_nodes'], found['ignore_hosts']):
                 self.assertEqual(values[:20] + rest, kept)
 
-    def test_hints_that_are_left_out_are_counted(self):
+    def test_omitted_hints_are_counted(self):
         hints = {f'h{number}': ['v'] for number in range(22)}
         first = dict(list(hints.items())[:20])
         for count, rest in ((20, {}), (22, {'…': ['2 more']})):
             self.assertEqual({**first, **rest}, self.summary(
                 hints=dict(list(hints.items())[:count]))['hints'])
 
-    def test_what_was_not_asked_for_is_nothing(self):
+    def test_missing_demands_are_empty(self):
         found = self.summary(image=None, project_id=None)
 
         for name in ('project_id', 'image', 'availability_zone', 'group',
@@ -256,7 +256,7 @@ class TestOf(base.TestCase):
         self.assertEqual('… 980 more', found['reasons'][-1])
         self.assertGreater(10_000, len(json.dumps(found)))
 
-    def test_it_holds_the_decision_and_what_it_is_about(self):
+    def test_document_has_the_decision_and_the_request(self):
         request = builders.request()
         decision = decision_record.Decision(
             3, [decision_record.Count('F', 3, 0, 'is full')], [],

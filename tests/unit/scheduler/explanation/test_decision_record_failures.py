@@ -57,13 +57,13 @@ class RecorderCase(base.TestCase):
         yield
         rename('gone', 'scheduler_decisions')
 
-    def said(self, text):
+    def log_count(self, text):
         return self.logs.output.count(text)
 
 
 class TestWritten(RecorderCase):
 
-    def test_row_is_of_the_time_at_which_it_was_written(self):
+    def test_row_has_the_time_of_the_write(self):
         self.record()
         self.clock.advance(7)
 
@@ -74,7 +74,7 @@ class TestWritten(RecorderCase):
         self.assertEqual((self.clock.now(), self.clock.timestamp() - 7),
                          (row.created_at, row.decided_at))
 
-    def test_document_is_as_short_as_it_can_be(self):
+    def test_document_has_no_spaces(self):
         self.record()
 
         self.recorder.flush()
@@ -84,7 +84,7 @@ class TestWritten(RecorderCase):
         self.assertEqual(
             json.dumps(json.loads(text), separators=(',', ':')), text)
 
-    def test_instances_are_those_of_the_time_of_the_decision(self):
+    def test_instances_are_copied_at_the_decision(self):
         uuids = samples.uuids(2)
         said = list(uuids)
         self.record(uuids=said)
@@ -111,7 +111,7 @@ class TestWritten(RecorderCase):
         [row] = self.read(decisions.find, uuid)
         self.assertIsNone(row.request_id)
 
-    def test_request_id_keeps_what_can_be_read(self):
+    def test_request_id_is_limited_to_readable_characters(self):
         for said, kept in (
                 ('r' * 255, 'r' * 255), ('r' * 256, 'r' * 255),
                 ('r\u00e9q', 'rq'), ('r\nq', 'rq'), ('r q', 'r q')):
@@ -126,30 +126,30 @@ class TestAgain(RecorderCase):
                 self.record()
                 for _ in range(2):
                     self.recorder.flush()
-                self.assertEqual(times - 1, self.said('this has ended'))
+                self.assertEqual(times - 1, self.log_count('this has ended'))
                 # The end of each failure begins with the same words.
                 self.assertEqual(2 * times - 1,
-                                 self.said('cannot be written'))
+                                 self.log_count('cannot be written'))
             for _ in range(2):
                 self.record()
                 self.recorder.flush()
 
-            self.assertEqual(times, self.said('this has ended'))
+            self.assertEqual(times, self.log_count('this has ended'))
         self.assertEqual(6, self.count())
 
-    def test_forgotten_ones_are_counted_once(self):
+    def test_forgotten_decisions_are_counted_once(self):
         self.patch_recorder(WAITING_MAX=3)
         self.record(5)
         self.recorder.flush()
-        self.assertEqual(1, self.said('2 decisions were forgotten'))
+        self.assertEqual(1, self.log_count('2 decisions were forgotten'))
 
         self.record(4)
         self.recorder.flush()
         self.record()
         self.recorder.flush()
 
-        self.assertEqual(1, self.said('1 decisions were forgotten'))
-        self.assertEqual((2, 7), (self.said('forgotten'), self.count()))
+        self.assertEqual(1, self.log_count('1 decisions were forgotten'))
+        self.assertEqual((2, 7), (self.log_count('forgotten'), self.count()))
 
     def test_as_many_wait_as_may(self):
         self.patch_recorder(WAITING_MAX=3)
@@ -157,9 +157,9 @@ class TestAgain(RecorderCase):
 
         self.recorder.flush()
 
-        self.assertEqual((3, 0), (self.count(), self.said('forgotten')))
+        self.assertEqual((3, 0), (self.count(), self.log_count('forgotten')))
 
-    def test_close_says_nothing_where_nothing_is_lost(self):
+    def test_close_without_losses_logs_no_line(self):
         self.record()
 
         self.recorder.close()
@@ -192,7 +192,7 @@ class TestPurge(RecorderCase):
         sa.event.remove(self.database.engine, 'commit', listen)
         return len(commits)
 
-    def test_so_many_are_removed_at_a_time(self):
+    def test_purge_removes_a_limited_number_of_rows(self):
         self.age(7)
 
         self.recorder.flush()
@@ -203,7 +203,7 @@ class TestPurge(RecorderCase):
         self.recorder.flush()
         self.assertEqual(0, self.count())
 
-    def test_nothing_is_removed_after_the_last(self):
+    def test_purge_ends_after_the_last_old_row(self):
         for count, transactions in ((1, 1), (2, 2), (3, 2), (6, 3)):
             self.age(count)
 
@@ -211,7 +211,7 @@ class TestPurge(RecorderCase):
 
             self.assertEqual(0, self.count())
 
-    def test_what_is_old_enough_to_stay_stays(self):
+    def test_decisions_within_the_retention_are_kept(self):
         self.record()
         self.recorder.flush()
         self.clock.advance(RETENTION_S)
@@ -220,19 +220,19 @@ class TestPurge(RecorderCase):
 
         self.assertEqual(1, self.count())
 
-    def test_who_keeps_nothing_removes_nothing(self):
+    def test_recorder_without_retention_removes_no_rows(self):
         self.age(1)
 
         decision_record.Recorder(self.database, self.clock, 0).flush()
 
         self.assertEqual(1, self.count())
 
-    def test_removal_that_fails_is_logged_and_tried_again_later(self):
+    def test_failed_purge_is_logged_and_repeated_later(self):
         self.age(1)
         with self.broken_database():
             for _ in range(2):
                 self.recorder.flush()
-        self.assertEqual(1, self.said('Old decisions cannot be removed'))
+        self.assertEqual(1, self.log_count('Old decisions cannot be removed'))
         self.assertEqual(1, self.count())
 
         self.clock.advance(decision_record.PURGE_SPACING_S)
@@ -240,12 +240,12 @@ class TestPurge(RecorderCase):
 
         self.assertEqual(0, self.count())
 
-    def test_nothing_is_removed_while_nothing_can_be_written(self):
+    def test_purge_is_skipped_while_writes_fail(self):
         self.age(1)
         with self.broken_database():
             self.record()
             self.recorder.flush()
-        self.assertEqual(0, self.said('cannot be removed'))
+        self.assertEqual(0, self.log_count('cannot be removed'))
 
         self.recorder.flush()
 

@@ -72,7 +72,7 @@ class TestRecorder(base.TestCase):
             tuple(found.document[name] for name in (
                 'version', 'decided_at', 'request_id', 'hosts', 'stages')))
 
-    def test_batch_is_one_transaction(self):
+    def test_batch_is_written_in_a_single_transaction(self):
         commits = []
         for _ in range(5):
             self.record()
@@ -83,7 +83,7 @@ class TestRecorder(base.TestCase):
 
         self.assertEqual((1, 5), (len(commits), self.count()))
 
-    def test_nothing_is_kept_where_none_are_wanted(self):
+    def test_recorder_without_retention_writes_no_decision(self):
         none = self.make(0)
         self.record(by=none)
 
@@ -92,7 +92,7 @@ class TestRecorder(base.TestCase):
 
         self.assertEqual(0, self.count())
 
-    def test_what_is_too_old_is_removed_now_and_then(self):
+    def test_old_decisions_are_purged_periodically(self):
         self.useFixture(fixtures.MonkeyPatch(
             'cellsched.scheduler.explanation.decision_record.PURGE_ROWS', 2))
         for _ in range(5):
@@ -107,7 +107,7 @@ class TestRecorder(base.TestCase):
 
             self.assertEqual(left, self.count())
 
-    def test_what_cannot_be_written_waits_in_its_order(self):
+    def test_unwritten_decisions_wait_in_order(self):
         mend = self.break_database()
         for number in range(3):
             self.record(request_id=f'req-{number}')
@@ -125,7 +125,7 @@ class TestRecorder(base.TestCase):
                 models.scheduler_decisions.c.request_id).order_by(
                     models.scheduler_decisions.c.id)).scalars().all()))
 
-    def test_too_many_that_wait_are_forgotten_and_counted(self):
+    def test_decisions_above_the_limit_are_forgotten_and_counted(self):
         self.useFixture(fixtures.MonkeyPatch(
             'cellsched.scheduler.explanation.decision_record.WAITING_MAX', 3))
         mend = self.break_database()
@@ -141,7 +141,7 @@ class TestRecorder(base.TestCase):
             len(self.found(f'req-{number}')) for number in range(5)])
         self.assertIn('2 decisions were forgotten', self.logs.output)
 
-    def test_one_that_cannot_be_told_does_not_hold_up_the_others(self):
+    def test_unserializable_decision_does_not_block_other_decisions(self):
         for reason in (object(), 'is a'):
             self.recorder.record(
                 context.RequestContext(
@@ -155,14 +155,14 @@ class TestRecorder(base.TestCase):
                                   for name in ('bad', 'good')])
         self.assertIn('cannot be kept', self.logs.output)
 
-    def test_close_writes_what_waits(self):
+    def test_close_writes_waiting_decisions(self):
         self.record()
 
         self.recorder.close()
 
         self.assertEqual(1, self.count())
 
-    def test_close_says_what_is_lost(self):
+    def test_close_logs_lost_decisions(self):
         self.break_database()
         self.record()
 
@@ -171,7 +171,7 @@ class TestRecorder(base.TestCase):
         self.assertIn('1 decisions could not be written and are lost',
                       self.logs.output)
 
-    def test_request_id_is_one_that_databases_take(self):
+    def test_request_id_is_limited_to_storable_characters(self):
         self.record(request_id='req-\0' + 'x' * 300)
         self.recorder.flush()
 

@@ -17,32 +17,32 @@ DOWN = pipeline.Rejection('ComputeFilter', 2, 'is down or disabled')
 
 class TestText(base.TestCase):
 
-    def assertTells(self, expected, *args, **kwargs):
+    def assertText(self, expected, *args, **kwargs):
         self.assertEqual(expected, diagnosis.Diagnosis(*args, **kwargs).text())
 
-    def test_hosts_are_counted_where_they_failed(self):
-        self.assertTells(
+    def test_hosts_are_counted_by_rejection(self):
+        self.assertText(
             'There are not enough hosts available: of 8 hosts 6 lack memory '
             '(the nearest by 512 MB), 2 are down or disabled.',
             8, [MEMORY, DOWN])
 
-    def test_one_host_is_told_of_as_one(self):
-        self.assertTells(
+    def test_single_host_is_described_in_the_singular(self):
+        self.assertText(
             'There are not enough hosts available: the only host is in '
             'another zone.',
             1, [pipeline.Rejection('A', 1, 'is in another zone')])
-        self.assertTells(
+        self.assertText(
             'There are not enough hosts available: of 3 hosts 1 is a, '
             '2 are b.',
             3, [pipeline.Rejection('A', 1, 'is a'),
                 pipeline.Rejection('B', 2, 'is b')])
 
-    def test_nearest_miss_says_how_many(self):
+    def test_nearest_miss_has_its_number_of_hosts(self):
         for near, text in ((1, 'the nearest by 3 GB'), (2, 'the nearest 2 by '
                            '3 GB'), (4, 'by 3 GB')):
             rejection = pipeline.Rejection(
                 'x', 4, 'lacks disk', pipeline.Nearest(near, 3, 'GB'))
-            self.assertTells(
+            self.assertText(
                 'There are not enough hosts available: of 4 hosts 4 lack '
                 f'disk ({text}).', 4, [rejection])
 
@@ -53,25 +53,25 @@ class TestText(base.TestCase):
         self.assertIn('by 123456789 MB',
                       diagnosis.Diagnosis(2, [rejection]).text())
 
-    def test_no_hosts_are_told_of_as_such(self):
-        self.assertTells('No compute hosts are known.', 0)
-        self.assertTells(
+    def test_missing_hosts_are_described(self):
+        self.assertText('No compute hosts are known.', 0)
+        self.assertText(
             'No compute hosts are known; 2 cells do not answer.',
             0, silent=['a', 'b'])
 
-    def test_silent_cells_are_told_of_beside_the_hosts(self):
-        self.assertTells(
+    def test_silent_cells_are_described_beside_the_hosts(self):
+        self.assertText(
             'There are not enough hosts available: of 2 hosts 2 are down or '
             'disabled; 1 cell does not answer.', 2, [DOWN], silent=['cell1'])
 
-    def test_lost_claims_are_told_apart_from_rejections(self):
-        self.assertTells(
+    def test_lost_claims_are_described_apart_from_rejections(self):
+        self.assertText(
             'There are not enough hosts available: of 6 hosts 2 are down or '
             'disabled, 3 lost their room to another request, 1 was left '
             'untried.', 6, [DOWN], lost=3)
 
-    def test_servers_that_had_a_place_are_counted(self):
-        self.assertTells(
+    def test_placed_servers_are_counted(self):
+        self.assertText(
             'There are not enough hosts available, only for 3 of 5 servers: '
             'of 2 hosts 2 are down or disabled.', 2, [DOWN], requested=5,
             placed=3)
@@ -100,7 +100,7 @@ class TestFigures(base.TestCase):
         ], figures)
         self.assertEqual(figures, jsonutils.loads(jsonutils.dumps(figures)))
 
-    def test_nothing_to_tell_is_an_empty_list(self):
+    def test_empty_diagnosis_is_an_empty_list(self):
         self.assertEqual([], diagnosis.Diagnosis(0).to_list())
 
     def test_error_carries_text_and_figures(self):
@@ -141,13 +141,13 @@ class TestExamples(base.TestCase):
             hosts, builders.request()) if stages else None
         return diagnosis.examples(hosts, found, **rows)
 
-    def test_hosts_are_named_by_what_rejected_them(self):
+    def test_examples_name_hosts_by_rejection(self):
         self.assertEqual(
             {'Filter': ['h0'], 'claims': ['h2'], 'server-group': ['h3']},
             self.examples(toys.Filter([False, True, True, True]), count=4,
                           lost=[2], denied=[3]))
 
-    def test_lost_host_is_named_there_alone(self):
+    def test_lost_host_is_an_example_of_claims_only(self):
         self.assertEqual(
             {'Filter': ['h0'], 'claims': ['h1']},
             self.examples(toys.Filter([False, False, True]), count=3,
@@ -163,5 +163,5 @@ class TestExamples(base.TestCase):
         self.assertEqual({'claims': names[:10]},
                          self.examples(lost=range(12)))
 
-    def test_before_any_was_asked_only_others_are_named(self):
+    def test_examples_before_the_first_stage_are_of_claims(self):
         self.assertEqual({'claims': ['h0']}, self.examples(lost=[0]))

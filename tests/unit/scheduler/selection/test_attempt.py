@@ -110,7 +110,7 @@ class TestDoubtfulClaims(base.TestCase):
 
         self.assertEqual(0.0, self.waited_s())
 
-    def test_claims_that_begin_later_are_not_awaited(self):
+    def test_claims_begun_later_are_not_awaited(self):
         self.hosts.rollback(self.pending)
         view = self.hosts.view(builders.NOW)
         view.take(0, {'MEMORY_MB': 512})

@@ -100,12 +100,12 @@ class TestTogether(base.TestCase):
             self.assertFalse(each.is_alive())
         return outcomes
 
-    def test_one_claims_as_the_store_does(self):
+    def test_single_claim_is_claimed_like_in_the_store(self):
         self.assertEqual(2, self.claim(self.claims('a', 'b')))
         self.assertEqual(0, self.claim(self.claims('a', 'b')))
         self.assertEqual(['a'], list(self.claiming.claims_of(['a', 'c'])))
 
-    def test_those_who_wait_are_claimed_for_at_once(self):
+    def test_waiting_claims_are_claimed_in_a_single_call(self):
         outcomes = self.meanwhile(
             self.claims('a'), self.claims('b', 'c'), self.claims('d'))
 
@@ -126,7 +126,7 @@ class TestTogether(base.TestCase):
 
         self.patch(memory.MemoryClaims, 'claim', busy)
 
-    def test_batches_on_other_hosts_than_the_busy_one_are_claimed(self):
+    def test_claims_on_other_hosts_than_a_busy_host_are_claimed(self):
         self.lock(OTHER)
 
         outcomes = self.meanwhile(
@@ -160,7 +160,7 @@ class TestTogether(base.TestCase):
             now.advance(claims.BUSY_S / 2)
         self.assertEqual(1, self.claim(self.claims('b')))
 
-    def test_members_of_groups_are_told_of_busy_hosts(self):
+    def test_group_members_get_the_busy_host(self):
         self.lock(OTHER)
         joins = claims_base.Membership('g', 'h', claims_base.ANTI_AFFINITY, 9)
         batches = [[dataclasses.replace(claim, group=joins)
@@ -173,7 +173,7 @@ class TestTogether(base.TestCase):
         self.assertEqual([1, 1], [outcomes[0], outcomes[2]])
         self.assertIsInstance(outcomes[1], exception.ClaimBusy)
 
-    def test_nobody_is_refused_for_what_another_one_wants(self):
+    def test_claim_is_not_refused_for_the_demand_of_another(self):
         self.claim(self.claims('d'))
 
         outcomes = self.meanwhile(
@@ -231,14 +231,14 @@ class TestTogether(base.TestCase):
             type(outcomes[place]) for place in (0, 3)])
         self.assertEqual([1, 2, 1, 1], self.store.asked)
 
-    def test_what_comes_twice_at_once_is_taken_once(self):
+    def test_simultaneous_repeats_are_claimed_once(self):
         outcomes = self.meanwhile(self.claims('a', 'b'),
                                   self.claims('a', 'b'))
 
         self.assertEqual([0, 2], sorted(outcomes))
         self.assertEqual(3, self.used())
 
-    def test_consumer_of_two_providers_waits_with_the_others(self):
+    def test_claim_of_two_providers_waits_with_other_claims(self):
         both = [*self.claims('a'), *self.claims('a', provider=OTHER)]
 
         outcomes = self.meanwhile(both, self.claims('b'))
@@ -247,7 +247,7 @@ class TestTogether(base.TestCase):
         self.assertEqual([1, 3], self.store.asked)
         self.assertEqual((3, 1), (self.used(), self.used(OTHER)))
 
-    def test_what_was_held_before_is_not_called_new(self):
+    def test_existing_claim_is_not_counted_as_new(self):
         self.claim(self.claims('a'))
 
         outcomes = self.meanwhile(self.claims('a'), self.claims('b', 'c'))
@@ -256,7 +256,7 @@ class TestTogether(base.TestCase):
         self.assertLess(outcomes[1], 2)
         self.assertEqual({'a', 'b', 'c'}, set(self.store.claims_of('abc')))
 
-    def test_failure_of_the_store_is_that_of_all(self):
+    def test_failure_of_the_store_fails_all_waiting_claims(self):
         self.store.error = exception.DatabaseUnreachable(
             schema='claims', url='sqlite://', reason='gone')
         self.patch(threading, 'excepthook', lambda args: None)
@@ -270,7 +270,7 @@ class TestTogether(base.TestCase):
         self.store.error = None
         self.assertEqual(1, self.claim(self.claims('a')))
 
-    def test_many_take_what_there_is_and_no_more(self):
+    def test_concurrent_claims_never_exceed_the_capacity(self):
         for at_once in (1, 2):
             self.claiming = ClaimQueue(
                 self.store, fake_clock.FakeClock(), at_once)
@@ -304,7 +304,7 @@ class TestRefusals(base.TestCase):
             provider=self.uuids[row], consumer='i', group='g',
             policy=policy, hosts=list(hosts), members=['m'] * len(hosts)))
 
-    def test_host_without_room_is_hopeless_when_it_is_refused_again(self):
+    def test_twice_refused_host_without_capacity_is_hopeless(self):
         self.assertFalse(self.refusals)
         self.no_room(0)
         self.no_room(1)
@@ -317,7 +317,7 @@ class TestRefusals(base.TestCase):
         self.assertEqual([0, 1], self.refusals.refused(self.hosts))
         self.assertEqual([], self.refusals.closed(self.hosts))
 
-    def test_hosts_that_the_store_names_are_closed_at_once(self):
+    def test_hosts_named_by_the_store_are_closed(self):
         self.no_place(0, 'anti-affinity', 'a', 'b', 'gone')
 
         self.assertTrue(self.refusals)
@@ -325,21 +325,21 @@ class TestRefusals(base.TestCase):
         self.assertEqual(self.uuids[:1], self.refusals.denied)
         self.assertEqual([], self.refusals.hopeless(self.hosts))
 
-    def test_host_that_is_refused_for_the_request_itself_is_closed(self):
+    def test_host_refused_for_the_request_is_closed(self):
         self.no_place(0, 'anti-affinity')
 
         self.assertEqual([0], self.refusals.closed(self.hosts))
         request = builders.request(group={})
         self.assertIs(request, self.refusals.inform(request))
 
-    def test_host_that_has_a_place_left_is_not_closed(self):
+    def test_host_below_the_group_limit_is_not_closed(self):
         self.no_place(3, 'anti-affinity', 'a')
 
         self.assertEqual([0], self.refusals.closed(self.hosts))
         self.assertEqual(['l', 'm'], self.refusals.inform(builders.request(
             group={'members': ['l']})).instance_group.members)
 
-    def test_host_of_the_others_is_told_and_not_closed(self):
+    def test_host_of_the_group_is_added_and_not_closed(self):
         self.no_place(0, 'affinity', 'b')
         request = builders.request(group={'hosts': ['a', 'b']})
 

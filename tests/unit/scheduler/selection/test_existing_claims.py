@@ -39,7 +39,7 @@ class TestMoves(schedulers.PlacingTestCase):
                 for name, [claim] in self.world.claims.claims_of(
                     migrations.consumers(self.uuids)).items()}
 
-    def test_instance_leaves_a_host_that_is_ignored(self):
+    def test_instance_moves_off_an_ignored_host(self):
         for _ in range(2):
             self.assertEqual('a2', self.move(ignore_hosts=['A1']))
 
@@ -47,7 +47,7 @@ class TestMoves(schedulers.PlacingTestCase):
                          self.held())
         self.assertTableIsRight()
 
-    def test_named_migrations_have_claims_of_their_own(self):
+    def test_named_migrations_have_separate_claims(self):
         moves = samples.uuids(2)
         for uuid in (*moves, *moves):
             self.assertEqual('a2', self.move(
@@ -76,7 +76,7 @@ class TestMoves(schedulers.PlacingTestCase):
              in self.world.claims.claims_of(
                  migrations.consumers(self.uuids)).items()})
 
-    def test_instance_goes_where_it_is_sent(self):
+    def test_instance_moves_to_the_requested_destination(self):
         for wishes in (
                 {'requested_destination': objects.Destination(
                     host='b1', node='b1')},
@@ -89,14 +89,14 @@ class TestMoves(schedulers.PlacingTestCase):
         self.assertEqual({self.uuids[0]: ('a1', 2), self.moved: ('b1', 2)},
                          self.held())
 
-    def test_instance_that_is_resized_gets_room_for_its_new_size(self):
+    def test_resized_instance_claims_its_new_size(self):
         self.assertEqual('a2', self.move(vcpus=4))
 
         self.assertEqual({self.uuids[0]: ('a1', 2), self.moved: ('a2', 4)},
                          self.held())
         self.assertTableIsRight()
 
-    def test_instance_stays_where_the_caller_wants_it_to(self):
+    def test_instance_remains_on_the_requested_host(self):
         for wishes in (
                 {'force_hosts': ['a1']}, {'ignore_hosts': ['a2']},
                 {'requested_destination': objects.Destination(host='a1')}):
@@ -104,7 +104,7 @@ class TestMoves(schedulers.PlacingTestCase):
 
         self.assertEqual({self.uuids[0]: ('a1', 2)}, self.held())
 
-    def test_host_that_it_has_left_is_free(self):
+    def test_released_source_host_is_free(self):
         self.move(ignore_hosts=['a1'])
 
         self.placer.release('a1', self.uuids[0])
@@ -113,7 +113,7 @@ class TestMoves(schedulers.PlacingTestCase):
         # And so it can be moved again.
         self.assertEqual('a1', self.move(ignore_hosts=['a2']))
 
-    def test_host_that_has_not_had_it_releases_nothing(self):
+    def test_release_on_another_host_releases_no_claim(self):
         for host in ('a2', 'unknown', 'b1'):
             self.placer.release(host, self.uuids[0])
 
@@ -127,13 +127,13 @@ class TestMoves(schedulers.PlacingTestCase):
 
         self.assertTableIsRight()
 
-    def test_room_that_is_kept_is_not_given_to_others(self):
+    def test_held_claims_are_not_given_to_other_requests(self):
         self.move(ignore_hosts=['a1'])
 
         self.assertEqual([['a1'], ['a2'], ['a3'], ['a3']], schedulers.hosts(
             self.place(4, vcpus=2)))
 
-    def test_nothing_is_taken_where_there_is_no_room(self):
+    def test_failed_move_claims_no_resources(self):
         self.fill('a2', 'a3', 'b1', 'b2')
 
         self.assertRaises(exception.NoValidHost, self.move,
@@ -142,7 +142,7 @@ class TestMoves(schedulers.PlacingTestCase):
         self.assertEqual({self.uuids[0]: ('a1', 2)}, self.held())
         self.assertTableIsRight()
 
-    def test_those_that_move_and_those_that_stay_are_told_apart(self):
+    def test_moving_and_remaining_instances_are_separated(self):
         others = samples.uuids(2)
         self.place(uuids=others, vcpus=2, force_hosts=['b1'])
 
@@ -194,7 +194,7 @@ class TestRebuilds(schedulers.PlacingTestCase):
                          error.field)
         self.assertEqual(before, len(self.world.claims.batches))
 
-    def test_host_of_the_server_is_chosen_and_nothing_claimed(self):
+    def test_rebuild_selects_the_current_host_without_a_claim(self):
         [[first]] = self.place(uuids=self.uuids)
         batches = len(self.world.claims.batches)
         asked = self.other.asked
@@ -221,7 +221,7 @@ class TestRebuilds(schedulers.PlacingTestCase):
 
         self.assertEqual('a1', self.ask(vcpus=100).service_host)
 
-    def test_host_that_told_of_the_server_will_do(self):
+    def test_rebuild_accepts_the_host_reported_for_the_server(self):
         self.loader.tell_instances('a2', self.uuids, False)
 
         place = self.ask(force_hosts=['A2'], force_nodes=['a2'])
@@ -229,7 +229,7 @@ class TestRebuilds(schedulers.PlacingTestCase):
         self.assertEqual('a2', place.service_host)
         self.assertEqual([], self.world.claims.batches)
 
-    def test_either_place_of_a_server_that_moves_will_do(self):
+    def test_rebuild_accepts_both_hosts_of_a_moving_server(self):
         self.place(uuids=self.uuids)
         self.place(uuids=self.uuids, ignore_hosts=['a1'])
 
@@ -237,7 +237,7 @@ class TestRebuilds(schedulers.PlacingTestCase):
             self.assertEqual(
                 host, self.ask(force_hosts=[host]).service_host)
 
-    def test_server_that_is_elsewhere_is_refused(self):
+    def test_rebuild_on_another_host_is_refused(self):
         self.place(uuids=self.uuids)
 
         for wishes in (
@@ -246,7 +246,7 @@ class TestRebuilds(schedulers.PlacingTestCase):
                 {'force_hosts': ['a1', 'a2']}, {'force_nodes': ['a2']}):
             self.assertRefused(**wishes)
 
-    def test_server_that_is_nowhere_is_refused(self):
+    def test_rebuild_of_an_unplaced_server_is_refused(self):
         self.assertRefused()
         self.assertRefused(claim=False)
 
@@ -259,13 +259,13 @@ class TestRebuilds(schedulers.PlacingTestCase):
                 ([*self.uuids, *others], {'num_instances': 3})):
             self.assertRefused(uuids, **wishes)
 
-    def test_caller_that_names_no_servers_is_served(self):
+    def test_rebuild_without_named_servers_is_accepted(self):
         self.place(uuids=self.uuids)
 
         self.assertEqual('a1', self.ask(
             samples.uuids(1), claim=False).service_host)
 
-    def test_host_that_does_not_do_for_the_image_is_refused(self):
+    def test_rebuild_on_a_host_unsuitable_for_the_image_is_refused(self):
         self.place(uuids=self.uuids)
         self.bad = 'a1'
 
@@ -274,7 +274,7 @@ class TestRebuilds(schedulers.PlacingTestCase):
         self.assertIn('the only host is for other images', str(error))
         self.assertEqual(4, self.used('a1'))
 
-    def test_demand_that_no_stage_reads_is_refused(self):
+    def test_rebuild_with_an_unread_demand_is_refused(self):
         self.place(uuids=self.uuids)
 
         error = self.assertRaises(
@@ -295,7 +295,7 @@ class TestRebuilds(schedulers.PlacingTestCase):
         self.assertEqual([['Filter'], ['Filter']], [
             [stage.by for stage in each.stages] for each in found])
 
-    def test_server_on_a_host_that_is_not_known_is_refused(self):
+    def test_rebuild_on_an_unknown_host_is_refused(self):
         self.loader.tell_instances('gone', self.uuids, False)
         self.world.claims.set_inventory(
             'gone', {'VCPU': claims_base.Inventory(4)})
@@ -317,7 +317,7 @@ class TestNodes(base.TestCase):
             [hosts['uuid'][row] for row in known]).places
         return place.nodename
 
-    def test_node_that_holds_the_claim_is_chosen(self):
+    def test_node_with_the_claim_is_selected(self):
         for row, name in enumerate(('n1', 'n2')):
             self.assertEqual(name, self.node([row]))
             self.assertEqual(name, self.node([2, row]))

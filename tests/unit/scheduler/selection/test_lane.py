@@ -135,7 +135,7 @@ class TestLane(base.TestCase):
         self.assertEqual(['C'], self.removed)
         self.assertEqual(['A', 'b'], self.claimed)
 
-    def test_decision_that_ends_at_the_limit_is_kept(self):
+    def test_decision_ending_at_the_limit_is_kept(self):
         _, deciding, late = self.ask('A', 'b', 'C')
         self.go_on['A'].set()
         self.assertTrue(self.begun['C'].wait(60))

@@ -18,7 +18,7 @@ from tests.unit.scheduler import toys
 
 class TestPlace(schedulers.PlacingTestCase):
 
-    def test_host_is_claimed_and_told(self):
+    def test_selected_host_is_claimed_and_returned(self):
         [uuid] = samples.uuids(1)
 
         [[chosen]] = self.place(uuids=[uuid], vcpus=2)
@@ -36,7 +36,7 @@ class TestPlace(schedulers.PlacingTestCase):
         self.assertEqual({'VCPU': 2, 'MEMORY_MB': 1}, claim.resources)
         self.assertTableIsRight()
 
-    def test_request_of_nobody_is_claimed_for_nobody(self):
+    def test_claim_without_project_and_user_has_none(self):
         for said in {'project_id': None, 'user_id': None}, {
                 'project_id': '', 'user_id': ''}:
             [uuid] = samples.uuids(1)
@@ -56,7 +56,7 @@ class TestPlace(schedulers.PlacingTestCase):
         self.assertEqual(uuids, [claim.consumer for claim in batch])
         self.assertTableIsRight()
 
-    def test_instances_share_a_host_while_it_has_room(self):
+    def test_instances_share_a_host_while_capacity_remains(self):
         places = self.place(3, vcpus=2)
 
         self.assertEqual([['a1'], ['a1'], ['a2']], schedulers.hosts(places))
@@ -78,7 +78,7 @@ class TestPlace(schedulers.PlacingTestCase):
 
         self.assertEqual([['a2']], schedulers.hosts(places))
 
-    def test_repeated_request_gets_the_same_answer_and_takes_nothing(self):
+    def test_repeated_request_gets_the_same_answer_without_a_claim(self):
         uuids = samples.uuids(3)
         places = self.place(2, uuids=uuids[:2])
         before = schedulers.taken(self.loader.table)
@@ -94,7 +94,7 @@ class TestPlace(schedulers.PlacingTestCase):
             self.place(uuids=uuids)))
         self.assertTableIsRight()
 
-    def test_repeated_request_takes_nothing_where_there_is_more_room(self):
+    def test_repeated_request_is_not_claimed_again_with_free_capacity(self):
         uuids = samples.uuids(1)
 
         for _ in range(3):
@@ -116,7 +116,7 @@ class TestPlace(schedulers.PlacingTestCase):
 
         self.assertNotEqual(first, second)
 
-    def test_instance_whose_host_is_not_known_is_not_placed_elsewhere(self):
+    def test_instance_on_an_unknown_host_is_not_placed(self):
         [uuid] = samples.uuids(1)
         self.world.claims.set_inventory(
             'elsewhere', {'VCPU': claims_base.Inventory(4)})
@@ -130,7 +130,7 @@ class TestPlace(schedulers.PlacingTestCase):
 
 class TestAlternates(schedulers.PlacingTestCase):
 
-    def test_they_are_the_next_best_of_the_same_cell(self):
+    def test_alternates_are_the_next_best_hosts_of_the_same_cell(self):
         self.placer, self.loader = self.world.placer(
             weighers=[schedulers.liking('b1', 'b2', 'a3', 'a1')])
 
@@ -140,17 +140,17 @@ class TestAlternates(schedulers.PlacingTestCase):
         self.assertEqual([['a3', 'a1', 'a2']], schedulers.hosts(
             self.place(alternates=2)))
 
-    def test_there_are_no_more_than_wanted(self):
+    def test_alternates_are_at_most_the_requested_number(self):
         self.assertEqual([['a1', 'a2']], schedulers.hosts(
             self.place(alternates=1)))
 
-    def test_they_are_none_of_the_chosen_hosts(self):
+    def test_alternates_exclude_the_chosen_hosts(self):
         places = self.place(4, alternates=2)
 
         self.assertEqual(
             [['a1'], ['a2'], ['a3'], ['b1', 'b2']], schedulers.hosts(places))
 
-    def test_they_have_room_after_what_was_chosen(self):
+    def test_alternates_have_capacity_after_the_chosen_instances(self):
         places = self.place(2, alternates=2, vcpus=3)
 
         self.assertEqual(
@@ -181,14 +181,14 @@ class TestAlternates(schedulers.PlacingTestCase):
             {('a1', 'a2'), ('a2', 'a1'), ('b1', 'b2'), ('b2', 'b1')},
             {tuple(place) for place in schedulers.hosts(places)})
 
-    def test_they_are_not_claimed(self):
+    def test_alternates_are_not_claimed(self):
         self.place(alternates=2)
 
         self.assertEqual([4, 0, 0], [
             self.used(host) for host in ('a1', 'a2', 'a3')])
         self.assertTableIsRight()
 
-    def test_repeated_request_gets_some_too(self):
+    def test_repeated_request_gets_alternates(self):
         uuids = samples.uuids(1)
         self.place(uuids=uuids, alternates=2)
 
@@ -202,19 +202,19 @@ class TestNoValidHost(schedulers.PlacingTestCase):
         return self.assertRaises(
             exception.NoValidHost, self.place, *args, **wishes)
 
-    def test_it_says_why(self):
+    def test_error_has_the_rejections(self):
         error = self.refusal(vcpus=5)
 
         self.assertEqual(
             [('size:VCPU', 5)],
             [(each['by'], each['hosts']) for each in error.rejections])
 
-    def test_it_says_for_how_many_there_was_room(self):
+    def test_error_has_the_number_of_placed_instances(self):
         error = self.refusal(7)
 
         self.assertEqual(5, error.kwargs['placed'])
 
-    def test_nothing_is_claimed_and_the_table_is_as_it_was(self):
+    def test_refused_request_claims_no_resources(self):
         self.refusal(7)
 
         self.assertEqual([], self.world.claims.batches)
@@ -234,7 +234,7 @@ class TestNoValidHost(schedulers.PlacingTestCase):
             [self.world.cells['cell2'].identity],
             error.rejections[-1]['cells'])
 
-    def test_plugin_that_fails_takes_nothing(self):
+    def test_failing_plugin_claims_no_resources(self):
         for calls in (0, 1):
             self.placer, self.loader = self.world.placer(weighers=[
                 toys.Weigher(self.failing_after(calls))])
@@ -245,7 +245,7 @@ class TestNoValidHost(schedulers.PlacingTestCase):
                              schedulers.taken(self.loader.table))
             self.assertEqual([], self.world.claims.batches)
 
-    def test_plugin_that_fails_is_named_in_the_decision_that_is_kept(self):
+    def test_failing_plugin_is_named_in_the_recorded_decision(self):
         self.placer, self.loader = self.world.placer(
             weighers=[toys.Weigher(toys.fail)])
 
@@ -256,7 +256,7 @@ class TestNoValidHost(schedulers.PlacingTestCase):
         self.assertEqual(('Weigher Weigher failed.', len(self.hosts)),
                          (decision.reason, decision.hosts))
 
-    def test_column_that_is_not_there_fails_the_filter_that_reads_it(self):
+    def test_unknown_column_fails_the_filter_with_a_suggestion(self):
         self.placer, self.loader = self.world.placer(
             filters=[toys.Filter(lambda hosts: hosts['free_ram'] > 0)])
 
@@ -265,7 +265,7 @@ class TestNoValidHost(schedulers.PlacingTestCase):
         self.assertEqual('Filter Filter failed.', str(error))
         self.assertIn('did you mean free_ram_mb?', str(error.__cause__))
 
-    def test_plugin_that_is_slow_is_named_in_the_log_with_the_request(self):
+    def test_slow_plugin_is_logged_with_the_request(self):
         slow = toys.Weigher(self.taking(
             0.3, lambda hosts: np.arange(len(hosts))))
         quick = toys.Filter(self.taking(0.2, lambda hosts: None))
@@ -281,7 +281,7 @@ class TestNoValidHost(schedulers.PlacingTestCase):
         self.assertEqual('Weigher Weigher took 0.6 seconds in the decision '
                          f'on request {context.request_id}', line)
 
-    def test_plugin_that_is_slow_and_fails_is_named_in_the_log(self):
+    def test_slow_failing_plugin_is_logged(self):
         def fail(hosts):
             self.world.clock.advance(3)
             raise KeyError('as told')
@@ -312,7 +312,7 @@ class TestNoValidHost(schedulers.PlacingTestCase):
 
         return answer
 
-    def test_plugin_that_fails_at_the_alternates_takes_nothing(self):
+    def test_plugin_failing_at_the_alternates_claims_no_resources(self):
         self.placer, self.loader = self.world.placer(
             weighers=[toys.Weigher(self.failing_after(2))])
 
@@ -325,7 +325,7 @@ class TestNoValidHost(schedulers.PlacingTestCase):
         self.assertEqual([], self.world.claims.batches)
         self.assertEqual({}, self.world.claims.claims_of(uuids))
 
-    def test_store_that_fails_leaves_the_table_as_it_was(self):
+    def test_failing_store_leaves_the_table_unchanged(self):
         self.world.claims.failure = exception.DatabaseUnreachable(
             schema='claims', url='x', reason='y')
 
@@ -346,7 +346,7 @@ class TestDeadline(schedulers.PlacingTestCase):
     def test_request_before_its_deadline_is_placed(self):
         self.assertEqual(1, len(self.place(context=self.context(1.0))))
 
-    def test_late_request_reserves_and_claims_nothing(self):
+    def test_late_request_reserves_and_claims_no_resources(self):
         error = self.assertRaises(
             exception.DeadlineExceeded, self.place,
             context=self.context(-3.0))
@@ -370,7 +370,7 @@ class TestPlan(schedulers.PlacingTestCase):
             world.CONTEXT, builders.request(**wishes), samples.uuids(count),
             1)
 
-    def test_it_says_what_would_be_chosen_and_takes_nothing(self):
+    def test_plan_has_the_places_and_claims_no_resources(self):
         places, decision = self.plan(2)
 
         self.assertEqual([['a1', 'a3'], ['a2', 'a3']],
@@ -382,7 +382,7 @@ class TestPlan(schedulers.PlacingTestCase):
         self.assertEqual(([], []), (
             self.world.claims.batches, self.world.records))
 
-    def test_it_says_why_there_is_none(self):
+    def test_plan_has_the_reason_of_a_refusal(self):
         places, decision = self.plan(vcpus=5)
 
         self.assertEqual([], places)
@@ -390,7 +390,7 @@ class TestPlan(schedulers.PlacingTestCase):
         self.assertEqual([('size:VCPU', 5)], [
             (each['by'], each['hosts']) for each in decision.rejections])
 
-    def test_plan_is_what_is_then_done(self):
+    def test_plan_equals_the_later_decision(self):
         places, _ = self.plan(3, vcpus=2)
 
         self.assertEqual(
@@ -418,7 +418,7 @@ class TestRecord(schedulers.PlacingTestCase):
         self.assertIn('too small', decision.reason)
         self.assertEqual([], decision.picks)
 
-    def test_choice_that_the_store_refused_is_not_recorded(self):
+    def test_choice_refused_by_the_store_is_not_recorded(self):
         self.world.claims.refuses = [self.world.providers['a1']]
 
         self.place()

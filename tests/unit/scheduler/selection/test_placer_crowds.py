@@ -93,7 +93,7 @@ class TestCrowd(base.TestCase):
         self.assertEqual(
             HOSTS * (VCPUS - FREE) + REQUESTS, sum(crowd.used))
 
-    def test_who_was_refused_chooses_otherwise_than_the_others(self):
+    def test_wider_choice_after_a_refusal_reduces_refusals(self):
         for multiplier in (1.0, -1.0):
             before = Crowd(alike, multiplier)
             crowd = Crowd(apart, multiplier)
@@ -102,13 +102,13 @@ class TestCrowd(base.TestCase):
             self.assertAllPlaced(crowd)
             self.assertLess(crowd.refused, before.refused)
 
-    def test_who_begins_elsewhere_is_hardly_refused(self):
+    def test_different_start_rows_reduce_refusals(self):
         crowd, other = Crowd(rotated), Crowd(apart)
 
         self.assertAllPlaced(crowd)
         self.assertLess(crowd.refused * 2, other.refused)
 
-    def test_chance_is_that_of_their_sources(self):
+    def test_result_depends_only_on_the_random_sources(self):
         first, second = Crowd(apart), Crowd(apart)
 
         self.assertEqual((first.refused, first.used),

@@ -31,7 +31,7 @@ class TestDemands(schedulers.PlacingTestCase):
         return self.assertRaises(
             exception.NoValidHost, self.place, **wishes)
 
-    def test_demand_that_no_stage_reads_is_refused_and_takes_nothing(self):
+    def test_unread_demand_is_refused_and_not_claimed(self):
         for wishes in ASKED:
             self.assertIn('No enabled stage reads what is asked for: ',
                           str(self.refusal(**wishes)), wishes)
@@ -39,7 +39,7 @@ class TestDemands(schedulers.PlacingTestCase):
         self.assertEqual([], self.world.claims.batches)
         self.assertEqual(0, self.used('a1'))
 
-    def test_class_that_no_host_has_enough_of_is_refused_by_its_name(self):
+    def test_class_without_enough_capacity_is_refused_by_name(self):
         for name, said, reason in (
                 ('VCPU', '100000', 'too small in CPUs (by '),
                 ('VGPU', '1', 'lack VGPU (by 1 VGPU)'),
@@ -57,7 +57,7 @@ class TestDemands(schedulers.PlacingTestCase):
         self.assertEqual(error.reason, decision.reason)
         self.assertIn('hw:numa_nodes (a NUMA topology)', decision.reason)
 
-    def test_demand_that_a_filter_reads_is_what_it_says(self):
+    def test_demand_read_by_a_filter_is_decided_by_the_filter(self):
         reader = toys.Filter(lambda hosts: hosts['host'] != 'a1')
         reader.reads = frozenset({'flavor.extra_specs.hw:numa_*'})
         for stages in ({'filters': [reader]}, {'first': [reader]}):
@@ -67,7 +67,7 @@ class TestDemands(schedulers.PlacingTestCase):
                 vcpus=1, extra_specs={
                     'hw:numa_nodes': '2', 'hw:numa_cpus.0': '0'})))
 
-    def test_demand_that_is_read_does_not_hide_another(self):
+    def test_read_demand_does_not_hide_an_unread_demand(self):
         reader = toys.Filter(None)
         reader.reads = frozenset({'flavor.extra_specs.hw:numa_*'})
         self.placer, self.loader = self.world.placer(filters=[reader])
@@ -78,14 +78,14 @@ class TestDemands(schedulers.PlacingTestCase):
         self.assertIn('numa_topology', str(error))
         self.assertNotIn('hw:numa_nodes', str(error))
 
-    def test_forced_request_is_refused_too(self):
+    def test_forced_request_with_an_unread_demand_is_refused(self):
         self.placer, self.loader = self.world.placer(
             first=mandatory_stages.destination_stages(schedulers.FOR_EVER_S))
 
         self.assertIn('hw:numa_nodes', str(self.refusal(
             extra_specs={'hw:numa_nodes': '2'}, force_hosts=['a1'])))
 
-    def test_instance_that_has_its_host_is_refused_and_keeps_it(self):
+    def test_placed_instance_with_an_unread_demand_keeps_its_claim(self):
         uuids = samples.uuids(1)
         self.place(uuids=uuids)
 
@@ -93,7 +93,7 @@ class TestDemands(schedulers.PlacingTestCase):
 
         self.assertEqual(4, self.used('a1'))
 
-    def test_plan_says_so(self):
+    def test_plan_with_an_unread_demand_has_the_reason(self):
         places, decision = self.placer.plan(
             world.CONTEXT, builders.request(
                 vcpus=1, extra_specs={'hw:numa_nodes': '2'}),
@@ -110,7 +110,7 @@ class TestIgnored(schedulers.PlacingTestCase):
         super().setUp()
         self.placer, self.loader = self.world.placer(ignores_demands=True)
 
-    def test_demand_is_placed_with_one_warning(self):
+    def test_ignored_demand_is_placed_with_a_warning(self):
         for wishes in ASKED:
             before = len(self.logs.output)
 
@@ -120,7 +120,7 @@ class TestIgnored(schedulers.PlacingTestCase):
             self.assertEqual(1, self.logs.output[before:].count(
                 'No enabled stage reads what is asked for'))
 
-    def test_plan_is_what_is_then_done(self):
+    def test_plan_ignores_the_demand_like_the_decision(self):
         places, decision = self.placer.plan(
             world.CONTEXT, builders.request(
                 vcpus=4, memory_mb=1, root_gb=0,

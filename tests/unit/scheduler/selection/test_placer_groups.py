@@ -40,7 +40,7 @@ class TestGroups(schedulers.PlacingTestCase):
             count, by=by, uuids=uuids, vcpus=1, alternates=alternates,
             group=group, **wishes))
 
-    def test_claim_says_what_the_instance_is_in_its_group(self):
+    def test_claim_has_the_membership_of_the_instance(self):
         [uuid] = samples.uuids(1)
         self.member(ANTI_AFFINITY, uuids=[uuid],
                     rules={'max_server_per_host': '3'})
@@ -67,7 +67,7 @@ class TestGroups(schedulers.PlacingTestCase):
         self.assertEqual({None}, {
             claim.group for [claim] in self.world.claims.batches})
 
-    def test_who_comes_later_is_kept_apart(self):
+    def test_later_member_is_placed_on_another_host(self):
         self.assertEqual([['a1'], ['a2']], self.member(
             ANTI_AFFINITY, count=2))
 
@@ -79,7 +79,7 @@ class TestGroups(schedulers.PlacingTestCase):
         self.assertEqual(3, len(self.world.claims.batches))
         self.assertTableIsRight()
 
-    def test_who_comes_later_joins_the_others(self):
+    def test_later_member_joins_the_host_of_the_group(self):
         self.assertEqual([['a1']], self.member(AFFINITY))
 
         self.assertEqual([['a1']], self.member(AFFINITY, by=self.other))
@@ -87,7 +87,7 @@ class TestGroups(schedulers.PlacingTestCase):
         self.other_loader.refresh(world.CONTEXT)
         self.assertTableIsRight(self.other_loader)
 
-    def test_alternates_are_none_that_others_came_to(self):
+    def test_alternates_exclude_hosts_of_other_members(self):
         self.member(ANTI_AFFINITY, uuids=samples.uuids(2))
 
         self.assertEqual([['b2', 'b1']], self.member(
@@ -96,7 +96,7 @@ class TestGroups(schedulers.PlacingTestCase):
         self.assertEqual([['a3']], self.member(
             ANTI_AFFINITY, alternates=2))
 
-    def test_reason_is_that_others_came_before(self):
+    def test_refusal_names_hosts_of_other_members(self):
         self.member(ANTI_AFFINITY, count=5)
 
         error = self.assertRaises(
@@ -111,7 +111,7 @@ class TestGroups(schedulers.PlacingTestCase):
             decision.examples['server-group']))
         self.assertTableIsRight(self.other_loader)
 
-    def test_host_that_has_a_place_left_takes_the_rest(self):
+    def test_hosts_below_the_group_limit_take_remaining_members(self):
         several = {'max_server_per_host': '2'}
         self.member(ANTI_AFFINITY, count=7, rules=several)
 
@@ -120,7 +120,7 @@ class TestGroups(schedulers.PlacingTestCase):
 
         self.assertEqual([['b1'], ['b2'], ['b2']], sorted(hosts))
 
-    def test_host_of_the_others_that_has_no_room_is_the_reason(self):
+    def test_full_host_of_the_group_is_the_reason(self):
         self.member(AFFINITY)
         self.world.claim('a1', 3)
 
@@ -150,7 +150,7 @@ class TestGroups(schedulers.PlacingTestCase):
         self.assertEqual(5, len(refuser.batches))
         self.assertIn('5 were ruled out', error.reason)
 
-    def test_request_stays_as_it_is(self):
+    def test_request_is_not_modified(self):
         self.member(AFFINITY)
         request = builders.request(
             vcpus=1, memory_mb=1, root_gb=0, group={'policy': AFFINITY})
@@ -160,7 +160,7 @@ class TestGroups(schedulers.PlacingTestCase):
         self.assertEqual(([], []), (
             request.instance_group.hosts, request.instance_group.members))
 
-    def test_member_that_is_moved_is_the_same_member(self):
+    def test_moved_member_is_the_same_member(self):
         [uuid] = samples.uuids(1)
         self.member(ANTI_AFFINITY, uuids=[uuid])
 

@@ -63,7 +63,7 @@ class ProvidersCase(schedulers.PlacingTestCase):
 
 class TestGroups(ProvidersCase):
 
-    def test_parts_are_claimed_together_and_told_whole(self):
+    def test_providers_are_claimed_and_returned_together(self):
         [uuid] = samples.uuids(1)
 
         [[selection]] = self.place(uuids=[uuid], requested_resources=[
@@ -86,7 +86,7 @@ class TestGroups(ProvidersCase):
                          said['allocations'][of['a1-gpu0']])
         self.assertEqual(of['a1'], selection.compute_node_uuid)
 
-    def test_what_each_provider_gives_is_recorded(self):
+    def test_amounts_of_each_provider_are_recorded(self):
         self.share(100, 'a1')
         self.world.claims.set_inventory(self.world.providers['a1'], {
             'VCPU': claims_base.Inventory(8),
@@ -111,7 +111,7 @@ class TestGroups(ProvidersCase):
         # The host itself gives all of it.
         self.assertEqual((), tuple(plain.providers))
 
-    def test_next_one_is_decided_on_what_is_left_of_each_provider(self):
+    def test_next_request_uses_remaining_amounts_of_each_provider(self):
         wishes = self.gpus(3)
         for host in ('a1', 'a1', 'b1', 'b1'):
             self.assertEqual([[host]], schedulers.hosts(
@@ -122,7 +122,7 @@ class TestGroups(ProvidersCase):
 
         self.assertIn('lack a provider of 3 VGPU (by 2 VGPU)', str(error))
 
-    def test_inventory_that_shrank_below_its_use_gives_no_more(self):
+    def test_inventory_below_its_use_gives_no_amounts(self):
         [uuid] = samples.uuids(1)
         fast = {'trait1:CUSTOM_FAST': 'required'}
         self.place(uuids=[uuid], vcpus=1, **self.gpus(4, **fast))
@@ -148,7 +148,7 @@ class TestGroups(ProvidersCase):
         self.assertEqual([['a1']], schedulers.hosts(
             self.place(vcpus=1, **self.gpus(2, **fast))))
 
-    def test_several_of_one_request_are_decided_one_after_the_other(self):
+    def test_instances_of_a_request_are_decided_in_sequence(self):
         places = self.place(count=4, vcpus=1, **self.gpus(4))
 
         self.assertEqual(
@@ -156,7 +156,7 @@ class TestGroups(ProvidersCase):
         self.assertRaises(
             exception.NoValidHost, self.place, vcpus=1, **self.gpus(1))
 
-    def test_groups_of_a_server_are_apart_where_that_is_asked_for(self):
+    def test_isolated_groups_have_different_providers(self):
         [uuid] = samples.uuids(1)
         self.place(uuids=[uuid], extra_specs={
             'resources1:VGPU': '1', 'resources2:VGPU': '1',
@@ -175,7 +175,7 @@ class TestGroups(ProvidersCase):
 
         self.assertEqual({'VGPU': 2}, self.held(uuid)['a1-gpu0'])
 
-    def test_host_is_named_where_only_a_child_gives_something(self):
+    def test_host_is_named_if_only_a_child_gives_resources(self):
         [uuid] = samples.uuids(1)
 
         [[selection]] = self.place(uuids=[uuid], **self.gpus(1, **{
@@ -185,7 +185,7 @@ class TestGroups(ProvidersCase):
         self.assertEqual(self.world.providers['a1'],
                          selection.compute_node_uuid)
 
-    def test_server_that_holds_only_a_child_may_be_rebuilt_on_its_host(self):
+    def test_server_with_only_a_child_claim_can_be_rebuilt(self):
         [uuid] = samples.uuids(1)
         wishes = self.gpus(1, **{
             'resources:VCPU': '0', 'resources:MEMORY_MB': '0'})
@@ -199,7 +199,7 @@ class TestGroups(ProvidersCase):
 
         self.assertEqual('a1', selection.service_host)
 
-    def test_server_that_is_deleted_releases_what_a_child_gave(self):
+    def test_deleted_server_releases_child_claims(self):
         [uuid] = samples.uuids(1)
         self.place(uuids=[uuid], **self.gpus(1, **{
             'resources:VCPU': '0', 'resources:MEMORY_MB': '0'}))
@@ -210,7 +210,7 @@ class TestGroups(ProvidersCase):
         self.placer.release('a1', uuid)
         self.assertEqual({}, self.held(uuid))
 
-    def test_repeated_request_gets_what_it_holds(self):
+    def test_repeated_request_gets_its_claimed_providers(self):
         [uuid] = samples.uuids(1)
         first = self.place(uuids=[uuid], **self.gpus(2))
 
@@ -222,7 +222,7 @@ class TestGroups(ProvidersCase):
                 json.loads(again.allocation_request))
         self.assertEqual({'VGPU': 2}, self.held(uuid)['a1-gpu1'])
 
-    def test_alternates_name_providers_of_their_own(self):
+    def test_alternates_name_their_providers(self):
         self.world.add_host('cell1', 'a2', children={'a2-gpu': (GPU, ())})
 
         [[_, other]] = self.place(alternates=1, **self.gpus(1))
@@ -231,7 +231,7 @@ class TestGroups(ProvidersCase):
             {self.world.providers['a2'], self.world.providers['a2-gpu']},
             set(other.requested()))
 
-    def test_loser_of_a_device_goes_on_elsewhere(self):
+    def test_request_losing_a_device_gets_another_host(self):
         other, made = self.world.placer()
         self.place(by=other, vcpus=1)
         for _ in range(2):
@@ -244,7 +244,7 @@ class TestGroups(ProvidersCase):
         self.assertEqual(0, self.available(made, 'a1', 'VGPU@2'))
         self.assertEqual(5, self.available(made, 'a1', 'VCPU'))
 
-    def test_released_device_is_there_for_the_next(self):
+    def test_released_device_is_available(self):
         uuids = samples.uuids(2)
         self.place(vcpus=1, uuids=uuids, **self.gpus(4))
         self.world.claims.release(uuids[:1])
@@ -272,7 +272,7 @@ class TestRaces(ProvidersCase):
                 self.assertIsInstance(each, exception.NoValidHost)
         return sum(isinstance(each, list) for each in outcomes)
 
-    def test_as_many_win_as_there_are_devices(self):
+    def test_concurrent_requests_win_only_existing_devices(self):
         self.assertEqual(16, self.race(1, 24))
 
         for usage in self.world.claims.usages().usages:
@@ -292,7 +292,7 @@ class TestSharing(ProvidersCase):
         super().setUp()
         self.share(50, 'a1', 'b1')
 
-    def test_hosts_share_what_is_left_of_a_pool(self):
+    def test_hosts_share_the_remainder_of_a_pool(self):
         uuids = samples.uuids(2)
         wishes = {'vcpus': 4, 'extra_specs': {
             'resources1:DISK_GB': '20', 'trait1:CUSTOM_SSD': 'required'}}
@@ -309,7 +309,7 @@ class TestSharing(ProvidersCase):
                 extra_specs=wishes['extra_specs'])
             self.assertIn('by 10 GB', str(error))
 
-    def test_several_of_one_request_share_it_too(self):
+    def test_instances_of_a_request_share_the_pool(self):
         self.assertRaises(
             exception.NoValidHost, self.place, count=3, vcpus=1,
             extra_specs={'resources1:DISK_GB': '20',
@@ -317,7 +317,7 @@ class TestSharing(ProvidersCase):
 
         self.assertEqual([], self.world.claims.consumers())
 
-    def test_pool_that_goes_is_given_to_nobody(self):
+    def test_deleted_pool_is_not_used(self):
         self.place(vcpus=1)
         with self.world.database.writer() as connection:
             shared_providers.delete(connection, POOL)

@@ -51,25 +51,25 @@ class TestStaleTable(schedulers.PlacingTestCase):
         self.loader.refresh(world.CONTEXT)
         self.world.clock.advance(1)
 
-    def test_it_is_read_again_before_it_is_said_that_no_host_has_room(self):
+    def test_stale_table_is_read_again_before_a_refusal(self):
         self.world.claims.release(self.consumers[-1:])
 
         self.assertEqual([['b2']], schedulers.hosts(self.place()))
         self.assertEqual(2, self.loader.reads)
 
-    def test_it_is_read_again_once(self):
+    def test_table_is_read_again_once(self):
         self.assertRaises(exception.NoValidHost, self.place)
 
         self.assertEqual(2, self.loader.reads)
 
-    def test_it_is_not_read_again_where_that_was_just_done(self):
+    def test_recently_read_table_is_not_read_again(self):
         self.placer, self.loader = self.world.placer(1.0, kind=Loader)
 
         self.assertRaises(exception.NoValidHost, self.place)
 
         self.assertEqual(1, self.loader.reads)
 
-    def test_it_is_not_read_again_where_there_is_room(self):
+    def test_table_is_not_read_again_if_a_host_has_capacity(self):
         self.world.claims.release(self.consumers[:1])
         self.loader.reload([self.world.providers['a1']])
 
@@ -77,7 +77,7 @@ class TestStaleTable(schedulers.PlacingTestCase):
 
         self.assertEqual(1, self.loader.reads)
 
-    def test_choice_is_made_again_where_somebody_else_read_it(self):
+    def test_selection_is_repeated_after_a_read_by_another_thread(self):
         def somebody_reads():
             self.world.claims.release(self.consumers[-1:])
             self.world.clock.advance(1)
@@ -88,7 +88,7 @@ class TestStaleTable(schedulers.PlacingTestCase):
 
         self.assertEqual([['b2']], schedulers.hosts(self.place()))
 
-    def test_refusal_takes_two_selections_and_one_diagnosis(self):
+    def test_refusal_takes_two_selections_and_a_single_diagnosis(self):
         choose = self.patch(selector.Selector, 'choose')
         diagnosis = self.patch(selector.Selector, 'diagnosis')
 
@@ -96,7 +96,7 @@ class TestStaleTable(schedulers.PlacingTestCase):
 
         self.assertEqual((2, 1), (choose.call_count, diagnosis.call_count))
 
-    def test_reservation_before_the_last_selection_refuses_nobody(self):
+    def test_reservation_before_the_last_selection_causes_no_refusal(self):
         made = self.loader.table
         view, watch = made.view, made.watch
         reserved = []
@@ -117,7 +117,7 @@ class TestStaleTable(schedulers.PlacingTestCase):
 
         self.assertEqual([['b2']], schedulers.hosts(self.place()))
 
-    def test_reservation_made_after_the_wait_for_others_refuses_nobody(self):
+    def test_reservation_after_the_wait_causes_no_refusal(self):
         made = self.loader.table
         watch = made.watch
         reserved, waits = [], []
@@ -153,7 +153,7 @@ class TestStaleTable(schedulers.PlacingTestCase):
             owner, name, autospec=True, side_effect=getattr(owner, name)
         )).mock
 
-    def test_how_many_fit_is_said_in_time_that_stands_still(self):
+    def test_number_of_placed_instances_is_from_a_single_state(self):
         self.world.claims.release(self.consumers[:2])
 
         error = self.assertRaises(exception.NoValidHost, self.place, 3)
@@ -290,7 +290,7 @@ class TestConflict(schedulers.PlacingTestCase):
         for each in (self.loader, self.other_loader):
             each.refresh(world.CONTEXT)
 
-    def test_who_comes_later_chooses_another_host(self):
+    def test_later_scheduler_selects_another_host(self):
         first = self.place(2)
         second = self.place(2, by=self.other)
 
@@ -300,7 +300,7 @@ class TestConflict(schedulers.PlacingTestCase):
             self.assertEqual(4, self.used(host))
         self.assertTableIsRight(self.other_loader)
 
-    def test_last_room_has_one_winner(self):
+    def test_last_capacity_has_a_single_winner(self):
         self.place(4)
         winner = self.place()
 
@@ -311,7 +311,7 @@ class TestConflict(schedulers.PlacingTestCase):
         self.assertEqual(0, error.kwargs['placed'])
         self.assertTableIsRight(self.other_loader)
 
-    def test_what_others_took_is_learned_at_the_first_refusal(self):
+    def test_claims_of_other_schedulers_are_read_at_the_first_refusal(self):
         self.place(4)
 
         before = len(self.world.claims.batches)
@@ -322,7 +322,7 @@ class TestConflict(schedulers.PlacingTestCase):
         self.assertRaises(exception.NoValidHost, self.place, by=self.other)
         self.assertEqual(5, len(self.world.claims.batches) - before)
 
-    def test_plugin_that_fails_after_the_claim_ends_the_reservation(self):
+    def test_plugin_failing_after_the_claim_ends_the_reservation(self):
         numbers = itertools.count()
 
         class Limits(all_hosts.AllHostsFilter):
@@ -341,7 +341,7 @@ class TestConflict(schedulers.PlacingTestCase):
         self.assertEqual([], loader.table.pending())
         self.assertTableIsRight(loader)
 
-    def test_host_that_is_refused_with_room_is_passed_over(self):
+    def test_host_refused_by_the_store_is_skipped(self):
         self.world.claims.refuses = [self.world.providers['a1']]
 
         self.assertEqual([['a2']], schedulers.hosts(self.place()))
@@ -370,7 +370,7 @@ class TestConflict(schedulers.PlacingTestCase):
         self.world.clock.advance(claims.BUSY_S)
         self.assertEqual([['a1']], schedulers.hosts(self.place()))
 
-    def test_host_that_breaks_a_unit_is_passed_over(self):
+    def test_host_with_an_incompatible_step_size_is_skipped(self):
         self.world.claims.set_inventory(self.world.providers['a1'], {
             'VCPU': claims_base.Inventory(4, step_size=3),
             'MEMORY_MB': claims_base.Inventory(8192)})
@@ -390,7 +390,7 @@ class TestConflict(schedulers.PlacingTestCase):
         self.assertEqual(0, error.kwargs['placed'])
         self.assertTableIsRight()
 
-    def test_request_that_comes_again_meanwhile_gets_the_same_answer(self):
+    def test_simultaneous_repeat_gets_the_same_answer(self):
         self.place(4)
         again = []
 
@@ -407,7 +407,7 @@ class TestConflict(schedulers.PlacingTestCase):
         self.assertEqual([['b2']], schedulers.hosts(again[0].result()))
         self.assertTableIsRight()
 
-    def test_one_choice_may_be_all(self):
+    def test_single_attempt_tries_each_host(self):
         self.placer, _ = self.world.placer(attempts_max=1)
         self.world.claims.refuses = self.world.providers.values()
 
@@ -451,7 +451,7 @@ class TestClaimsUnderWay(schedulers.PlacingTestCase):
         self.other = self.threads.submit(self.place, **wishes)
         futures.wait([self.other], 0.2)
 
-    def test_claim_that_the_store_told_of_meanwhile_counts_once(self):
+    def test_claim_reported_before_its_end_counts_once(self):
         self.fill('a2')
 
         def store_tells():
@@ -466,18 +466,18 @@ class TestClaimsUnderWay(schedulers.PlacingTestCase):
         self.loader.refresh(world.CONTEXT)
         self.assertTableIsRight()
 
-    def test_room_that_is_not_claimed_after_all_is_there(self):
-        def others_are_faster():
+    def test_capacity_of_a_failed_claim_is_available(self):
+        def win_a_race():
             self.fill('a2')
             self.ask()
 
-        self.world.claims.before = others_are_faster
+        self.world.claims.before = win_a_race
         self.assertRaises(exception.NoValidHost, self.place, 2)
 
         self.assertEqual([['a1']], schedulers.hosts(self.other.result()))
         self.assertTableIsRight()
 
-    def test_those_that_find_room_wait_for_nobody(self):
+    def test_request_with_capacity_waits_for_no_claim(self):
         def somebody_asks():
             self.ask()
             self.assertTrue(self.other.done())
@@ -506,13 +506,13 @@ class TestAlternatives(schedulers.PlacingTestCase):
 
         store.claim_any = noted
 
-    def test_claim_names_the_hosts_in_the_order_of_their_weights(self):
+    def test_claim_names_hosts_in_the_order_of_weights(self):
         self.place()
 
         self.assertEqual([[self.world.providers[host] for host in (
             'a1', 'a2', 'a3', 'b1', 'b2')]], self.calls)
 
-    def test_another_host_is_that_of_the_answer_and_of_the_record(self):
+    def test_host_claimed_by_the_store_is_returned_and_recorded(self):
         self.fill('a1', 'a2')
 
         [[chosen, *others]] = self.place(alternates=2)
@@ -527,7 +527,7 @@ class TestAlternatives(schedulers.PlacingTestCase):
         self.loader.refresh(world.CONTEXT)
         self.assertTableIsRight()
 
-    def test_host_of_another_cell_has_alternates_of_that_cell(self):
+    def test_host_of_another_cell_has_alternates_of_the_cell(self):
         self.fill('a1', 'a2', 'a3')
 
         [[chosen, *others]] = self.place(alternates=2)
@@ -539,7 +539,7 @@ class TestAlternatives(schedulers.PlacingTestCase):
         self.loader.refresh(world.CONTEXT)
         self.assertTableIsRight()
 
-    def test_reservation_is_that_of_the_claimed_host(self):
+    def test_reservation_is_of_the_claimed_host(self):
         self.fill('a1')
         before = self.loader.table['available:VCPU'].copy()
 
@@ -571,12 +571,12 @@ class TestReason(schedulers.PlacingTestCase):
         self.loader.refresh(world.CONTEXT)
         self.left = [*self.hosts]
 
-    def others_are_faster(self):
+    def win_a_race(self):
         self.fill(self.left.pop(0))
-        self.world.claims.before = self.others_are_faster
+        self.world.claims.before = self.win_a_race
 
-    def test_each_host_is_counted_once_as_what_became_of_it_first(self):
-        self.world.claims.before = self.others_are_faster
+    def test_each_host_is_counted_by_its_first_rejection(self):
+        self.world.claims.before = self.win_a_race
 
         error = self.assertRaises(exception.NoValidHost, self.place)
 
@@ -588,11 +588,11 @@ class TestReason(schedulers.PlacingTestCase):
         [(_, _, decision)] = self.world.records
         self.assertEqual(['a1'], decision.examples['claims'])
 
-    def test_host_that_was_full_before_is_none_that_was_lost(self):
+    def test_host_full_before_the_request_is_not_counted_as_lost(self):
         self.fill('a1', 'a2')
         self.loader.reload([*self.world.providers.values()])
         self.left = ['a3', 'b1', 'b2']
-        self.world.claims.before = self.others_are_faster
+        self.world.claims.before = self.win_a_race
         self.placer, self.loader = self.world.placer(attempts_max=10)
 
         error = self.assertRaises(exception.NoValidHost, self.place)

@@ -43,7 +43,7 @@ class TestRecords(schedulers.PlacingTestCase):
         self.assertEqual(asked[2], kept)
         return decision
 
-    def test_request_that_is_placed(self):
+    def test_placed_request_is_recorded(self):
         decision = self.ask()
 
         self.assertEqual(5, decision.hosts)
@@ -54,7 +54,7 @@ class TestRecords(schedulers.PlacingTestCase):
         self.assertEqual((None, (), {}), (
             decision.reason, decision.rejections, decision.examples))
 
-    def test_request_that_has_no_host(self):
+    def test_refused_request_is_recorded(self):
         decision = self.ask(error=exception.NoValidHost, vcpus=5)
 
         self.assertEqual(
@@ -66,7 +66,7 @@ class TestRecords(schedulers.PlacingTestCase):
         [(by, examples)] = decision.examples.items()
         self.assertEqual(('size:VCPU', [*self.hosts]), (by, sorted(examples)))
 
-    def test_request_that_the_store_refuses_each_time(self):
+    def test_request_refused_by_the_store_is_recorded(self):
         self.world.claims.refuses = [*self.world.providers.values()]
 
         decision = self.ask(self.uuids[:1], exception.NoValidHost)
@@ -80,7 +80,7 @@ class TestRecords(schedulers.PlacingTestCase):
             ['a1', 'a2', 'a3', 'b1', 'b2'],
             sorted(decision.examples['claims']))
 
-    def test_request_that_a_plugin_fails(self):
+    def test_request_failed_by_a_plugin_is_recorded(self):
         self.image.answer = toys.fail
 
         decision = self.ask(error=exception.PluginFailed)
@@ -89,7 +89,7 @@ class TestRecords(schedulers.PlacingTestCase):
             decision.reason, decision.hosts, decision.stages,
             decision.picks))
 
-    def test_request_that_asks_for_what_no_stage_reads(self):
+    def test_request_with_an_unread_demand_is_recorded(self):
         decision = self.ask(
             error=exception.NoValidHost, image={'hw_numa_nodes': 2})
 
@@ -99,7 +99,7 @@ class TestRecords(schedulers.PlacingTestCase):
         self.assertEqual((5, (), ()), (
             decision.hosts, decision.stages, decision.picks))
 
-    def test_server_that_is_rebuilt(self):
+    def test_rebuild_is_recorded(self):
         [uuid] = uuids = self.uuids[:1]
         self.ask(uuids)
         rebuild = {'hints': REBUILD, 'force_hosts': ['a1'],
@@ -121,7 +121,7 @@ class TestPlanned(schedulers.PlacingTestCase):
             context.RequestContext(), builders.request(**wishes),
             samples.uuids(count), 1)
 
-    def test_plan_for_what_no_stage_reads_says_so(self):
+    def test_plan_with_an_unread_demand_has_the_reason(self):
         self.loader.refresh(world.CONTEXT)
 
         places, decision = self.plan(image={'hw_numa_nodes': 2})
@@ -129,7 +129,7 @@ class TestPlanned(schedulers.PlacingTestCase):
         self.assertEqual(([], 5), (places, decision.hosts))
         self.assertIn('hw_numa_nodes', decision.reason)
 
-    def test_plugin_that_is_slow_in_a_plan_is_named_in_the_log(self):
+    def test_slow_plugin_of_a_plan_is_logged(self):
         def late(hosts):
             self.world.clock.advance(2)
 
@@ -140,7 +140,7 @@ class TestPlanned(schedulers.PlacingTestCase):
 
         self.assertIn('Filter Filter took 2.0 seconds', self.logs.output)
 
-    def test_nothing_is_kept_of_a_plan(self):
+    def test_plan_is_not_recorded(self):
         self.plan()
         self.plan(9)
 

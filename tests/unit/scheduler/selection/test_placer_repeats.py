@@ -78,7 +78,7 @@ class TestAtTheSameTime(schedulers.PlacingTestCase):
         self.assertEqual([['a1']], schedulers.hosts(second.result()))
         self.assertTableIsRight()
 
-    def test_others_are_answered_meanwhile(self):
+    def test_other_requests_are_answered_during_a_claim(self):
         self.world.add_host('cell1', 'a2', vcpus=4)
 
         first, second, seen = self.place_twice(
@@ -173,7 +173,7 @@ class TestWithoutRoom(schedulers.PlacingTestCase):
         self.place(uuids=self.uuids)
         self.fill('a2', 'a3', 'b1', 'b2')
 
-    def test_own_claim_is_asked_for_before_there_is_no_host(self):
+    def test_own_claim_is_read_before_a_refusal(self):
         for interval_s in (schedulers.FOR_EVER_S, 1.0):
             other, loader = self.world.placer(interval_s)
             for _ in range(2):
@@ -183,7 +183,7 @@ class TestWithoutRoom(schedulers.PlacingTestCase):
                 self.world.clock.advance(10)
             self.assertTableIsRight(loader)
 
-    def test_who_claims_nothing_asks_for_no_claim(self):
+    def test_caller_without_claims_reads_no_claims(self):
         other, _ = self.world.placer()
         asked = []
         held = self.world.claims.claims_of

@@ -49,7 +49,7 @@ class RetryCase(schedulers.PlacingTestCase):
 
 class TestRetry(RetryCase):
 
-    def test_build_gets_a_host_that_was_not_tried_and_holds_no_other(self):
+    def test_build_gets_an_untried_host_and_releases_the_tried_host(self):
         tried = []
         for host in ('a1', 'a2', 'a3', 'b1', 'b2'):
             self.assertEqual(host, self.host(*tried))
@@ -60,7 +60,7 @@ class TestRetry(RetryCase):
             self.used(host) for host in self.hosts])
         self.assertTableIsRight()
 
-    def test_build_that_nobody_can_take_gives_back_what_it_holds(self):
+    def test_unplaceable_build_releases_its_claim(self):
         self.host()
 
         self.assertRaises(exception.NoValidHost, self.host, *self.hosts)
@@ -69,7 +69,7 @@ class TestRetry(RetryCase):
         self.assertEqual(0, self.used('a1'))
         self.assertTableIsRight()
 
-    def test_build_that_others_may_place_keeps_what_it_holds(self):
+    def test_build_refused_as_uncertain_keeps_its_claim(self):
         self.host()
         error = exception.HostStateUncertain(hosts=5, known=5)
         self.loader.mass_outage_error = lambda: error
@@ -78,7 +78,7 @@ class TestRetry(RetryCase):
 
         self.assertEqual({self.uuids[0]: ('a1', 4)}, self.held())
 
-    def test_claim_that_cannot_be_given_back_leaves_the_table_right(self):
+    def test_failed_release_keeps_the_table_correct(self):
         self.host()
         release, self.world.claims.release = (
             self.world.claims.release, self.fail_to_release)
@@ -98,7 +98,7 @@ class TestRetry(RetryCase):
         raise exception.DatabaseUnreachable(schema='claims', url='x',
                                             reason='y')
 
-    def test_late_scheduler_leaves_the_host_that_another_one_selected(self):
+    def test_late_scheduler_keeps_the_host_of_another_scheduler(self):
         self.host()
         other, _ = self.world.placer(
             first=mandatory_stages.destination_stages(schedulers.FOR_EVER_S))
@@ -125,7 +125,7 @@ class TestRetry(RetryCase):
         self.host('a1')
         self.assertEqual([[self.world.providers['a1']]], read)
 
-    def test_first_attempt_asks_for_no_claims_of_its_own(self):
+    def test_first_attempt_reads_no_claims(self):
         claims_of, asked = self.world.claims.claims_of, []
         self.world.claims.claims_of = lambda names: (
             asked.append(names) or claims_of(names))
@@ -134,7 +134,7 @@ class TestRetry(RetryCase):
 
         self.assertEqual([], asked)
 
-    def test_request_that_is_repeated_gets_the_same_answer(self):
+    def test_repeated_retry_gets_the_same_answer(self):
         self.host()
         for by in (self.placer, self.world.placer(
                 first=mandatory_stages.destination_stages(
@@ -143,13 +143,13 @@ class TestRetry(RetryCase):
 
             self.assertEqual({self.uuids[0]: ('a2', 4)}, self.held())
 
-    def test_host_that_was_tried_is_free_for_others(self):
+    def test_tried_host_is_free_for_other_requests(self):
         self.host()
         self.host('a1')
 
         self.assertEqual([['a1']], schedulers.hosts(self.place()))
 
-    def test_place_that_another_took_meanwhile_is_passed_over(self):
+    def test_host_taken_by_another_request_is_skipped(self):
         self.host()
         self.world.claims.refuses = [self.world.providers['a2']]
 
@@ -159,13 +159,13 @@ class TestRetry(RetryCase):
         self.loader.refresh(world.CONTEXT)
         self.assertTableIsRight()
 
-    def test_forced_build_is_not_sent_there_again(self):
+    def test_forced_build_is_not_sent_to_a_tried_host(self):
         self.host()
 
         self.assertRaises(
             exception.NoValidHost, self.host, 'a1', force_hosts=['a1'])
 
-    def test_caller_that_names_no_instances_gets_no_tried_host(self):
+    def test_caller_without_instances_gets_an_untried_host(self):
         [[chosen]] = self.placer.place(
             world.CONTEXT, builders.request(
                 vcpus=1, root_gb=0, memory_mb=1, retry=retry('a1')),
@@ -173,7 +173,7 @@ class TestRetry(RetryCase):
 
         self.assertEqual('a2', chosen.service_host)
 
-    def test_member_of_a_group_may_go_where_it_failed_to_be(self):
+    def test_group_member_may_use_the_tried_host_of_another(self):
         self.placer, self.loader = self.world.placer(
             filters=[builders.plugin(
                 server_group.ServerGroupAntiAffinityFilter)],
@@ -210,7 +210,7 @@ class TestMoves(RetryCase):
         self.moved = migrations.consumer(self.uuids[0])
         self.host(vcpus=2)
 
-    def test_server_that_fails_to_migrate_keeps_what_it_has(self):
+    def test_server_failing_to_migrate_keeps_its_claim(self):
         self.assertEqual('a2', self.host(vcpus=2, ignore_hosts=['a1']))
 
         for tried, host in ((['a2'], 'a3'), (['a2', 'a3'], 'b1')):
@@ -221,7 +221,7 @@ class TestMoves(RetryCase):
                 self.uuids[0]: ('a1', 2), self.moved: (host, 2)}, self.held())
         self.assertTableIsRight()
 
-    def test_server_that_fails_to_be_resized_keeps_what_it_has(self):
+    def test_server_failing_to_resize_keeps_its_claim(self):
         self.assertEqual('a2', self.host(vcpus=4))
 
         self.assertEqual('a3', self.host('a2', vcpus=4))
@@ -229,7 +229,7 @@ class TestMoves(RetryCase):
         self.assertEqual({
             self.uuids[0]: ('a1', 2), self.moved: ('a3', 4)}, self.held())
 
-    def test_server_that_fails_to_be_resized_in_place_keeps_its_size(self):
+    def test_server_failing_to_resize_in_place_keeps_its_size(self):
         self.assertEqual('a1', self.host(vcpus=1))
 
         self.assertEqual('a2', self.host('a1', vcpus=1))
@@ -237,7 +237,7 @@ class TestMoves(RetryCase):
         self.assertEqual({
             self.uuids[0]: ('a1', 2), self.moved: ('a2', 1)}, self.held())
 
-    def test_server_that_is_on_a_host_that_was_tried_keeps_its_claim(self):
+    def test_server_reported_by_a_tried_host_keeps_its_claim(self):
         self.loader.tell_instances('a1', self.uuids, False)
 
         self.assertEqual('a2', self.host('a1', vcpus=2))
@@ -245,7 +245,7 @@ class TestMoves(RetryCase):
         self.assertEqual({
             self.uuids[0]: ('a1', 2), self.moved: ('a2', 2)}, self.held())
 
-    def test_move_that_nobody_can_take_gives_back_its_own_place(self):
+    def test_unplaceable_move_releases_its_target_claim(self):
         self.host(vcpus=2, ignore_hosts=['a1'])
 
         self.assertRaises(
@@ -254,7 +254,7 @@ class TestMoves(RetryCase):
 
         self.assertEqual({self.uuids[0]: ('a1', 2)}, self.held())
 
-    def test_claim_of_a_host_that_is_not_known_stays(self):
+    def test_claim_on_an_unknown_host_is_kept(self):
         [uuid] = self.uuids = samples.uuids(1)
         claim = claims_base.Claim(
             uuid, 'elsewhere', {'VCPU': 4, 'MEMORY_MB': 1})

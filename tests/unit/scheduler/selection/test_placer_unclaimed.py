@@ -20,14 +20,14 @@ class TestUnclaimed(schedulers.PlacingTestCase):
             world.CONTEXT, builders.request(vcpus=2, memory_mb=1, **wishes),
             samples.uuids(count), 0, claim=False)
 
-    def test_nothing_is_claimed(self):
+    def test_unclaimed_request_claims_no_resources(self):
         places = self.ask(3)
 
         self.assertEqual([['a1'], ['a1'], ['b1']], schedulers.hosts(places))
         self.assertEqual([], self.world.claims.batches)
         self.assertEqual(0, self.used('a1'))
 
-    def test_what_was_given_counts_until_hosts_report_it(self):
+    def test_unclaimed_choice_counts_until_hosts_report(self):
         self.ask(2)
 
         self.assertEqual([['b1']], schedulers.hosts(self.ask()))
@@ -35,7 +35,7 @@ class TestUnclaimed(schedulers.PlacingTestCase):
         self.loader.refresh(world.CONTEXT)
         self.assertEqual([['a1']], schedulers.hosts(self.ask()))
 
-    def test_no_host_is_told_after_another_look(self):
+    def test_refusal_follows_a_second_read(self):
         self.fill('a1', 'b1')
 
         error = self.assertRaises(exception.NoValidHost, self.ask)
@@ -43,7 +43,7 @@ class TestUnclaimed(schedulers.PlacingTestCase):
         self.assertIn('2 hosts', error.reason)
         self.assertTableIsRight()
 
-    def test_host_that_has_room_by_now_is_told_after_another_look(self):
+    def test_host_freed_since_the_last_read_is_found(self):
         consumers = self.fill('a1', 'b1')
         self.loader.refresh(world.CONTEXT)
         self.world.clock.advance(1)
@@ -52,9 +52,9 @@ class TestUnclaimed(schedulers.PlacingTestCase):
         self.assertEqual([['b1']], schedulers.hosts(self.ask()))
 
 
-class TestTold(schedulers.PlacingTestCase):
+class TestReports(schedulers.PlacingTestCase):
 
-    def test_filters_know_where_hosts_say_that_instances_are(self):
+    def test_filters_use_instances_reported_by_hosts(self):
         self.placer, self.loader = self.world.placer(
             filters=[builders.plugin(instance_hints.DifferentHostFilter)])
         [other] = samples.uuids(1)
@@ -65,7 +65,7 @@ class TestTold(schedulers.PlacingTestCase):
 
         self.assertEqual([['a2']], schedulers.hosts(places))
 
-    def test_claim_is_right_where_a_host_says_something_else(self):
+    def test_claim_overrides_the_report_of_a_host(self):
         self.placer, self.loader = self.world.placer(
             filters=[builders.plugin(instance_hints.DifferentHostFilter)])
         [other] = samples.uuids(1)
@@ -77,7 +77,7 @@ class TestTold(schedulers.PlacingTestCase):
 
         self.assertEqual([['a1'], ['a3']], schedulers.hosts(places))
 
-    def test_own_place_is_what_is_claimed(self):
+    def test_own_reported_host_is_ignored_by_the_group_filter(self):
         self.placer, self.loader = self.world.placer(filters=[
             builders.plugin(server_group.ServerGroupAntiAffinityFilter)])
         uuids = samples.uuids(1)

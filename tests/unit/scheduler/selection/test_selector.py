@@ -19,7 +19,7 @@ from tests.unit import base
 from tests.unit.scheduler import toys
 
 
-class TestTaste(base.TestCase):
+class TestSelectionPolicy(base.TestCase):
 
     def ranked(self, weights):
         return ranking.Ranking(
@@ -43,13 +43,13 @@ class TestTaste(base.TestCase):
     def test_best_is_chosen_and_of_equals_the_first(self):
         self.assertEqual({1: 300}, self.picked([1, 9, 9, 8]))
 
-    def test_one_of_the_best_is_chosen_by_chance(self):
+    def test_host_is_chosen_at_random_from_the_subset(self):
         found = self.picked([1, 9, 9, 8], subset_size=3)
 
         self.assertEqual({1, 2, 3}, set(found))
         self.assertGreater(min(found.values()), 60)
 
-    def test_subset_may_be_larger_than_what_there_is(self):
+    def test_subset_may_exceed_the_number_of_hosts(self):
         self.assertEqual({0, 1}, set(self.picked([1, 2], subset_size=9)))
 
     def test_equals_are_shuffled(self):
@@ -58,7 +58,7 @@ class TestTaste(base.TestCase):
         self.assertEqual({1, 2, 4}, set(found))
         self.assertGreater(min(found.values()), 60)
 
-    def test_subset_of_shuffled_has_those_after_them(self):
+    def test_shuffled_subset_includes_next_best_hosts(self):
         self.assertEqual({1, 3}, set(self.picked(
             [1, 9, 0, 8], shuffle=True, subset_size=2)))
         self.assertEqual({1, 2, 4}, set(self.picked(
@@ -71,7 +71,7 @@ class TestTaste(base.TestCase):
             self.assertEqual({row: 300}, self.picked(weights, start=start))
         self.assertEqual({1: 300}, self.picked([1, 9, 8, 8], start=0.75))
 
-    def test_width_is_that_of_one_request(self):
+    def test_width_widens_the_subset_of_a_request(self):
         found = self.picked([1, 9, 7, 8], width=3)
 
         self.assertEqual({1, 2, 3}, set(found))
@@ -79,7 +79,7 @@ class TestTaste(base.TestCase):
         self.assertEqual({1, 2, 3}, set(self.picked(
             [1, 9, 7, 8], width=1, subset_size=3)))
 
-    def test_no_host_is_chosen_by_width_that_is_far_worse(self):
+    def test_width_excludes_hosts_with_far_lower_weights(self):
         weights = [0, -1e6, 9, 1, -11]
 
         self.assertEqual({0, 2, 3}, set(self.picked(weights, width=5)))
@@ -88,7 +88,7 @@ class TestTaste(base.TestCase):
             weights, width=5, subset_size=4)))
         self.assertEqual({0}, set(self.picked([0, -11, -1e6], width=5)))
 
-    def test_width_holds_for_equals_that_are_shuffled(self):
+    def test_width_applies_to_shuffled_ties(self):
         self.assertEqual({0, 1, 2}, set(self.picked(
             [9, 9, 8, 7], width=3, shuffle=True)))
 
@@ -97,7 +97,7 @@ class TestTaste(base.TestCase):
                        {'start': 0.5}, {'width': 3}):
             self.assertEqual({None: 1}, self.picked([], 1, **policy))
 
-    def test_chance_is_that_of_its_source(self):
+    def test_choice_depends_on_the_random_source(self):
         class Last:
             shuffle = staticmethod(lambda rows: rows.reverse())
             choice = staticmethod(lambda rows: rows[-1])
@@ -111,7 +111,7 @@ class TestTaste(base.TestCase):
         return SelectionPolicy(random.Random(0), **policy).pick(
             self.ranked(weights), count=count)
 
-    def test_the_next_rows_follow_in_the_order_of_their_weights(self):
+    def test_next_rows_are_in_the_order_of_weights(self):
         weights = [1, 9, 7, 9, 8]
 
         self.assertEqual([1, 3, 4, 2, 0], self.rows(weights, 9))
@@ -119,7 +119,7 @@ class TestTaste(base.TestCase):
         # Equals follow from the place where this scheduler begins.
         self.assertEqual([3, 1, 4], self.rows(weights, 3, start=0.5))
 
-    def test_the_next_rows_are_those_of_the_subset_first(self):
+    def test_next_rows_begin_with_the_subset(self):
         weights = [1, 9, 7, 9, 8]
 
         rows = self.rows(weights, 5, subset_size=3)
@@ -146,7 +146,7 @@ class TestWidth(base.TestCase):
             **policy}).width(self.hosts, builders.request(
                 ignore_hosts=ignore_hosts), refusals)
 
-    def test_it_grows_with_each_refusal_up_to_a_bound(self):
+    def test_width_grows_with_refusals_up_to_a_bound(self):
         self.assertEqual(
             [1, 4, 16, 32, 32, 32],
             [self.width(refused) for refused in (0, 1, 2, 3, 4, 10 ** 9)])
@@ -155,7 +155,7 @@ class TestWidth(base.TestCase):
         self.assertEqual(64, self.width(9, subset_size=64))
         self.assertEqual(1, self.width(9, refused_subset_size=1))
 
-    def test_server_that_leaves_a_host_that_takes_none_is_evacuated(self):
+    def test_server_leaving_an_unusable_host_is_an_evacuation(self):
         for hosts in (['dead'], ['TWO'], ['out'], ['forced'], ['DEAD'],
                       ['up', 'dead'], ['gone', 'dead']):
             self.assertEqual(10, self.width(ignore_hosts=hosts), hosts)
@@ -197,7 +197,7 @@ class TestChoosing(base.TestCase):
     def names(self, selections):
         return [[each.service_host for each in some] for some in selections]
 
-    def test_each_instance_sees_what_was_taken_before(self):
+    def test_earlier_instances_reduce_the_capacity(self):
         chosen = self.selector()
 
         self.assertEqual([True, True], [
@@ -207,7 +207,7 @@ class TestChoosing(base.TestCase):
                          self.names(chosen.selections(2)))
         self.assertEqual([1, 1, 0, 0], self.hosts['num_instances'].tolist())
 
-    def test_filters_know_where_the_others_are(self):
+    def test_filters_locate_earlier_instances(self):
         apart = toys.Filter(
             lambda hosts: hosts.counts_of(['i', 'j']) == 0, local=True)
         chosen = self.selector([apart], vcpus=1)
@@ -218,7 +218,7 @@ class TestChoosing(base.TestCase):
         self.assertEqual([['host1'], ['host2']],
                          self.names(chosen.selections(0)))
 
-    def test_where_there_is_no_host_left_it_says_so(self):
+    def test_selection_without_hosts_has_a_diagnosis(self):
         chosen = self.selector()
         for uuid in 'ijkl':
             self.assertTrue(chosen.choose(uuid, None, False))
@@ -235,7 +235,7 @@ class TestChoosing(base.TestCase):
             {name: sorted(hosts) for name, hosts
              in chosen.examples().items() if hosts})
 
-    def test_instance_keeps_the_host_that_it_has(self):
+    def test_placed_instance_keeps_its_host(self):
         chosen = self.selector()
 
         self.assertTrue(chosen.choose('i', self.uuids[2], False))
@@ -245,7 +245,7 @@ class TestChoosing(base.TestCase):
                          self.names(chosen.selections(1)))
         self.assertEqual([1, 0, 0, 0], self.hosts['num_instances'].tolist())
 
-    def test_instance_that_keeps_its_host_has_its_limits(self):
+    def test_placed_instance_has_limits_of_its_host(self):
         class Limiting(toys.Filter):
             def limits(self, hosts, request):
                 return {'vcpu': hosts['vcpus_total'] * 2}
@@ -257,7 +257,7 @@ class TestChoosing(base.TestCase):
 
         self.assertEqual({'vcpu': 8}, selection.limits.to_dict())
 
-    def test_host_that_does_not_suit_the_image_is_not_kept(self):
+    def test_host_unsuitable_for_the_image_is_not_kept(self):
         image = toys.Filter([True, True, False, True], rebuild=True)
         chosen = self.selector([image])
 
@@ -269,7 +269,7 @@ class TestChoosing(base.TestCase):
             (each.by, each.hosts) for each in why.rejections]))
         self.assertEqual({'Filter': ['host3']}, chosen.examples())
 
-    def test_instance_whose_host_is_not_known_has_no_place(self):
+    def test_instance_on_an_unknown_host_is_not_placed(self):
         chosen = self.selector()
 
         self.assertFalse(chosen.choose('i', 'elsewhere', True))
@@ -285,7 +285,7 @@ class TestChoosing(base.TestCase):
                          self.names(chosen.selections(3)))
         self.assertEqual(1, chosen.diagnosis([], 1).lost)
 
-    def test_lost_host_is_no_rejected_one(self):
+    def test_lost_host_is_not_counted_as_rejected(self):
         chosen = self.selector(
             [toys.Filter([False, False, True, True])], lost=self.uuids[:1])
 
@@ -297,7 +297,7 @@ class TestChoosing(base.TestCase):
         self.assertEqual({'claims': ['host1'], 'Filter': ['host2']},
                          chosen.examples())
 
-    def test_selection_says_all_that_a_build_needs(self):
+    def test_selection_has_the_fields_for_a_build(self):
         chosen = self.selector(memory_mb=7, root_gb=2)
         chosen.choose('i', None, True)
 
@@ -312,7 +312,7 @@ class TestChoosing(base.TestCase):
         self.assertEqual({}, selection.limits.to_dict())
         self.assertIn('"VCPU": 4', selection.allocation_request)
 
-    def test_limits_are_those_of_the_filters(self):
+    def test_limits_are_collected_from_the_filters(self):
         class Limiting(toys.Filter):
             def limits(self, hosts, request):
                 return {'vcpu': hosts['vcpus_total'] * 2}
@@ -325,7 +325,7 @@ class TestChoosing(base.TestCase):
         for each in (first, other):
             self.assertEqual({'vcpu': 8}, each.limits.to_dict())
 
-    def test_decision_tells_what_was_chosen(self):
+    def test_decision_has_the_chosen_hosts(self):
         chosen = self.selector([toys.Filter([True, True, False, True])])
         for uuid in 'ij':
             chosen.choose(uuid, None, uuid == 'j')
@@ -341,7 +341,7 @@ class TestChoosing(base.TestCase):
             told.stages[-1].by, told.stages[-1].entered,
             told.stages[-1].left))
 
-    def test_weights_are_those_of_the_moment(self):
+    def test_weights_are_updated_after_each_instance(self):
         used = toys.Weigher(lambda hosts: -hosts['num_instances'])
         chosen = self.selector(weigher=used, vcpus=1)
 
@@ -390,7 +390,7 @@ class TestMembers(base.TestCase):
             request = builders.request(group={'members': members})
             self.assertEqual(['c'], self.members(request, 'c'))
 
-    def test_instances_that_are_to_be_spread_are_a_group(self):
+    def test_instances_to_spread_are_a_group(self):
         request = builders.request(hints={'spread': 'cell'})
 
         self.assertEqual(['a', 'b'], self.members(request, 'a', 'b'))
