@@ -98,19 +98,19 @@ class TestAgentRestart(base.TestCase):
         self.assertEqual([], self.query(
             'cell1', sa.select(models.build_casts.c.host)))
 
-    def test_build_that_was_begun(self):
+    def test_agent_killed_after_the_begin_builds_again(self):
         self.check_killed_at('Begin')
 
-    def test_build_that_had_networks(self):
+    def test_agent_killed_after_networks_builds_again(self):
         self.check_killed_at('GiveNetworks')
 
-    def test_server_that_ran_already(self):
+    def test_agent_killed_after_the_spawn_finishes_the_build(self):
         self.check_killed_at('Spawn')
 
-    def test_server_that_was_finished(self):
+    def test_agent_killed_after_the_finish_keeps_the_server(self):
         self.check_killed_at('Finish')
 
-    def test_host_that_has_lost_its_servers_builds_again(self):
+    def test_host_without_its_servers_builds_again(self):
         uuid, _ = self.killed_at('Spawn')
 
         self.start()

@@ -114,7 +114,7 @@ class TestAudit(base.TestCase):
               each['Cell'] if each['Of'] == running else None, each['State'])
              for each in found])
 
-    def test_cell_that_is_down_is_a_finding(self):
+    def test_unreachable_cell_is_a_finding(self):
         self.busy()
         self.take_down('cell1')
 

@@ -322,7 +322,7 @@ class TestCorruption(base.TestCase):
         return {f'{each.kind} {of.get(each.of, each.of)}'
                 for each in report.remaining}
 
-    def test_each_change_is_found_and_repaired_where_that_is_safe(self):
+    def test_each_corruption_is_found_and_repaired_if_safe(self):
         self.soon(lambda: self.assertEqual(set(), self.found()))
         wrong = {}
         for fact, (change, expected) in CASES.items():

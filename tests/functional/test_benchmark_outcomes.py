@@ -28,7 +28,7 @@ class TestOutcomes(base.TestCase):
         self.assertEqual(1, outcomes.wrongly_refused(
             [got(0, 1), refused(2, 3)], {'a': 2}))
 
-    def test_refusal_before_the_last_place_was_asked_for_is_wrong(self):
+    def test_refusal_with_a_free_place_is_wrong(self):
         self.assertEqual(1, outcomes.wrongly_refused(
             [got(0, 1), refused(2, 3), got(4, 5)], {'a': 2}))
 

@@ -16,11 +16,11 @@ RUN = pathlib.Path(__file__).resolve().parents[2] / 'benchmarks' / 'run.py'
 
 
 @profile.by_default(
-    'test_workload_gives_figures_and_their_floor',
+    'test_workload_has_results_and_a_floor',
     'test_builds_are_held_against_bars',
     'test_claims_are_held_against_the_same_writes',
     'test_exactness_is_written_to_files', 'test_every_workload_is_sound',
-    'test_error_is_one_line',
+    'test_error_is_a_single_line',
     reason='more benchmarks of a kind that runs by default')
 class TestBenchmarks(base.TestCase):
 
@@ -32,7 +32,7 @@ class TestBenchmarks(base.TestCase):
     def exactness(self, *args):
         return self.benchmark(*args, script=RUN.with_name('exactness.py'))
 
-    def test_workload_gives_figures_and_their_floor(self):
+    def test_workload_has_results_and_a_floor(self):
         done = self.benchmark('--workload', 'decision-1000', '--repeat', '2',
                               '-f', 'json')
 
@@ -54,7 +54,7 @@ class TestBenchmarks(base.TestCase):
             ['reading', 'floor'] * 2,
             [line['what'] for line in json.loads(done.stdout)['results']])
 
-    def test_decisions_like_earlier_ones_are_held_against_bars(self):
+    def test_repeated_decisions_have_bars(self):
         done = self.benchmark(
             '--workload', 'decision-1000000', '--repeat', '2',
             '--parameter', 'hosts=60', '--parameter', 'cells=4', '-f', 'json')
@@ -150,7 +150,7 @@ class TestBenchmarks(base.TestCase):
             (files / 'exactness.json').read_text())['results'])
         self.assertIn('<svg', (files / 'exactness.svg').read_text())
 
-    def test_error_of_exactness_is_one_line(self):
+    def test_error_of_exactness_is_a_single_line(self):
         for args in (['--store', 'nonsense'], ['--rounds', '0'],
                      ['--schedulers', '0'], ['--schedulers', 'x'],
                      ['--clients', '2', '--schedulers', '3']):
@@ -174,7 +174,7 @@ class TestBenchmarks(base.TestCase):
         self.assertEqual(len(list(RUN.parent.glob('workloads/*.yaml'))),
                          len(done.stdout.splitlines()))
 
-    def test_error_is_one_line(self):
+    def test_error_is_a_single_line(self):
         for args in (['--workload', 'nonsense'], ['--repeat', '0'],
                      ['--parameter', 'servers'], ['--parameter', 'a=[']):
             done = self.benchmark(*args)

@@ -168,7 +168,7 @@ class TestCommands(unit_base.TestCase):
                                   for row in rows if row['Problem']})
         self.assertIn('GpuFilter', [row['Name'] for row in rows])
 
-    def test_broken_command_ends_itself_alone(self):
+    def test_broken_command_fails_alone(self):
         out, err = self.command('broken', code=1)
         self.assertEqual(('', 1), (out, len(err.splitlines())))
         self.assertIn('cellsched.cli broken', err)
@@ -242,7 +242,7 @@ class TestServices(services.ServiceTestCase):
         broken_packages.write_broken(site)
         self.useFixture(fixtures.EnvironmentVariable('PYTHONPATH', str(site)))
 
-    def test_service_that_is_to_use_one_ends_with_one_line(self):
+    def test_service_with_an_enabled_broken_plugin_ends_in_a_line(self):
         code, error = self.run_to_end('scheduler', api=True, filter_scheduler={
             'enabled_filters': 'ComputeFilter,LeavingFilter',
             'leaving_limit': 3})

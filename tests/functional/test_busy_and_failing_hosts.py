@@ -63,7 +63,7 @@ class TestBusyAndFailingHosts(base.TestCase):
         self.reports('a1', 0, 0)
         self.assertEqual([('ACTIVE', 'a1')], self.fates())
 
-    def test_host_on_which_a_build_failed_is_avoided_until_one_succeeds(self):
+    def test_host_with_a_failed_build_is_avoided_until_a_success(self):
         self.deploy(
             deployment.DeployedHost('a1', memory_mb=LARGE,
                                     behaviour={'fail_builds': 1}),

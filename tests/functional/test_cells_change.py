@@ -40,7 +40,7 @@ class TestCellsChange(base.TestCase):
 
         self.assertEqual({'cell3'}, self.cells_of())
 
-    def test_disabled_cell_takes_none_until_it_is_enabled_again(self):
+    def test_disabled_cell_gets_no_servers_until_enabled(self):
         self.update('cell1', disabled=True)
 
         self.assertEqual({'cell2'}, self.cells_of())
@@ -49,7 +49,7 @@ class TestCellsChange(base.TestCase):
         self.update('cell2', disabled=True)
         self.assertEqual({'cell1'}, self.cells_of())
 
-    def test_renamed_cell_has_its_new_name_in_all_that_is_shown(self):
+    def test_renamed_cell_is_shown_with_its_new_name(self):
         [found] = self.built()
         self.update(found.cell, name='orient')
 
@@ -58,7 +58,7 @@ class TestCellsChange(base.TestCase):
             each.cell for each in self.world.api.services.list(
                 base.ADMIN, host=found.host).services})
 
-    def test_database_that_moved_is_read_where_it_is(self):
+    def test_moved_database_is_read_at_its_new_url(self):
         [found] = self.built()
         file = self.world.directory / f'{found.cell}.sqlite'
         moved = file.with_name('moved.sqlite')

@@ -43,7 +43,7 @@ class TestCellsDown(base.TestCase):
         page = self.world.api.servers.list(base.ADMIN)
         self.assertEqual(([], 2), (page.down_cells, len(page.servers)))
 
-    def test_name_that_the_cell_may_have_is_not_resolved(self):
+    def test_name_possibly_used_in_the_cell_is_not_resolved(self):
         [there, here] = self.built_in_each()
         self.world.api.servers.update(base.USER, here.uuid, name='web')
         self.take_down('cell1')
@@ -52,7 +52,7 @@ class TestCellsDown(base.TestCase):
         self.assertRaises(exception.CellsDown, find, base.USER, 'web')
         self.assertEqual(there.uuid, find(base.USER, there.uuid))
 
-    def test_little_is_known_of_its_servers_until_it_is_back(self):
+    def test_servers_of_a_cell_are_unknown_until_reachable(self):
         [there, here] = self.built_in_each()
         self.take_down('cell1')
 
@@ -61,7 +61,7 @@ class TestCellsDown(base.TestCase):
         self.bring_back('cell1')
         self.assertEqual(there, self.get(there.uuid))
 
-    def test_deletion_is_refused_until_it_is_back(self):
+    def test_deletion_is_refused_until_the_cell_is_reachable(self):
         [there, _] = self.built_in_each()
         self.take_down('cell1')
 
@@ -77,7 +77,7 @@ class TestCellsDown(base.TestCase):
         self.gone(there.uuid)
         self.assertClaimsMatch()
 
-    def test_request_that_only_it_could_take_is_refused_with_the_reason(self):
+    def test_request_without_reachable_cells_is_refused_with_the_reason(self):
         self.take_down('cell1')
         self.take_down('cell2')
 
@@ -89,7 +89,7 @@ class TestCellsDown(base.TestCase):
         self.bring_back('cell1')
         self.assertEqual('ACTIVE', self.built()[0].status)
 
-    def test_cell_that_goes_while_a_build_is_written_gets_it_when_back(self):
+    def test_cell_lost_during_a_write_gets_the_build_when_reachable(self):
         """Whether the server is there is not known until then."""
         unheard = self.unheard().servers
         [uuid] = unheard.create(base.USER, 'server', 'small')

@@ -44,7 +44,7 @@ class TestCluster(base.TestCase):
                 (code, f'No cluster runs in {self.directory}.\n'),
                 self.run_script(command))
 
-    def test_process_of_somebody_else_is_left_alone(self):
+    def test_process_in_another_directory_is_not_stopped(self):
         with subprocess.Popen(
                 [sys.executable, '-c', 'input()'], stdin=subprocess.PIPE,
                 cwd='/') as other:
@@ -57,7 +57,7 @@ class TestCluster(base.TestCase):
             other.communicate(b'\n')
         self.assertEqual(0, other.returncode)
 
-    def test_process_that_works_in_the_directory_is_ours(self):
+    def test_process_in_the_directory_belongs_to_the_cluster(self):
         with subprocess.Popen(
                 [sys.executable, '-c', 'input()'], stdin=subprocess.PIPE,
                 cwd=self.directory) as ours:
@@ -109,10 +109,10 @@ class TestGrowth(base.TestCase):
         self.assertFalse(self.grew(
             [50, 90, 100, 101, 99, 100, 101, 102, 103, 104], [9, 8] * 5))
 
-    def test_memory_that_grows_is_found(self):
+    def test_growing_memory_is_detected(self):
         self.assertTrue(self.grew(range(100, 200, 10), [9] * 10))
 
-    def test_connections_that_grow_are_found(self):
+    def test_growing_connections_are_detected(self):
         self.assertTrue(self.grew([100] * 10, range(10, 40, 3)))
 
     def test_own_memory_and_connections_are_read(self):

@@ -139,7 +139,7 @@ class TestConcurrentDecisions(base.TestCase):
             each.join(max(deadline - base.CLOCK.monotonic(), 0))
             self.assertFalse(each.is_alive(), 'threads hold up each other')
 
-    def test_nothing_is_lost_and_nothing_is_given_twice(self):
+    def test_concurrent_decisions_lose_and_duplicate_no_claims(self):
         callers = [Caller(self.driver, seed) for seed in range(CALLERS)]
         asking = [self.thread(each.run) for each in callers]
         others = [self.thread(self.refresh), self.thread(self.flap)]

@@ -89,7 +89,7 @@ class TestCompose(base.TestCase):
                     used.add(source)
         self.assertEqual({*self.content['volumes']}, used)
 
-    def test_commands_are_ours_and_name_files_that_exist(self):
+    def test_commands_are_of_the_package_and_files_exist(self):
         scripts = metadata.distribution('cellsched').entry_points.select(
             group='console_scripts').names
         run = set()
@@ -111,7 +111,7 @@ class TestCompose(base.TestCase):
                  if 'hostname' in service]
         self.assertEqual(len({*names}), len(names))
 
-    def test_files_name_databases_and_virtual_hosts_that_are_made(self):
+    def test_named_databases_and_virtual_hosts_are_created(self):
         databases = {*re.findall(r'CREATE DATABASE (\w+);', (
             CONTAINERS / 'databases.sql').read_text())}
         definitions = json.loads(
@@ -185,7 +185,7 @@ class TestContainerfile(base.TestCase):
         self.assertRegex(image, r'^docker\.io/library/python:3\.\d+-slim-\w+$')
         self.assertEqual(['cellsched'], self.arguments('USER'))
 
-    def test_it_installs_the_wheel_and_nothing_else(self):
+    def test_image_installs_only_the_wheel(self):
         [copied] = self.arguments('COPY')
         self.assertEqual(
             ['upper-constraints.txt', 'dist/cellsched-*.whl',
@@ -200,7 +200,7 @@ class TestContainerfile(base.TestCase):
             {name for name, _ in self.instructions},
             {'FROM', 'COPY', 'RUN', 'USER', 'VOLUME', 'CMD'})
 
-    def test_linter_finds_nothing(self):
+    def test_linter_reports_no_problems(self):
         if shutil.which('hadolint') is None:
             self.skipTest('hadolint is missing')
         done = subprocess.run(

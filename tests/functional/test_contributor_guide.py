@@ -23,7 +23,7 @@ def named(text):
             if name.partition('.')[0] in tops]
 
 
-def is_there(name):
+def exists(name):
     """Return whether a module has a name, or is it."""
     parts = name.split('.')
     for count in range(len(parts), 0, -1):
@@ -48,7 +48,7 @@ class TestNames(base.TestCase):
         missing = {
             (page.name, name) for page in PAGES.glob('*.rst')
             for name in named(page.read_text(encoding='utf-8'))
-            if f'cellsched.{name}' not in namespaces and not is_there(name)}
+            if f'cellsched.{name}' not in namespaces and not exists(name)}
 
         self.assertEqual(set(), missing)
 
@@ -58,7 +58,7 @@ class TestNames(base.TestCase):
 
         self.assertEqual(
             ['compute.outcomes', 'cells.gather.None_'],
-            [name for name in names if not is_there(name)])
+            [name for name in names if not exists(name)])
 
 
 class TestBuildFlow(base.TestCase):

@@ -92,7 +92,7 @@ class TestDecisionPage(base.TestCase):
                       'aggregate add-host', 'aggregate set', 'plan'):
             self.assertIn(words, ' '.join(self.followed))
 
-    def test_reason_when_a_cell_is_silent_is_that_of_the_page(self):
+    def test_reason_during_silence_equals_the_page(self):
         # Where this machine hangs for a moment, all cells are silent for it.
         self.deploy_page(scheduler={'stale_cell_timeout': 2},
                          conductor={'recovery_interval': 1})

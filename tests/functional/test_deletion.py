@@ -28,7 +28,7 @@ class TestDeletion(base.TestCase):
                    'the build has begun')
         return uuid, events
 
-    def test_server_that_no_conductor_has_heard_of(self):
+    def test_request_unknown_to_conductors_is_deleted(self):
         [uuid] = self.unheard().servers.create(base.USER, 'server', 'small')
         self.assertEqual(('BUILD', None), (
             self.get(uuid).status, self.get(uuid).cell))
@@ -46,7 +46,7 @@ class TestDeletion(base.TestCase):
         self.gone(other.uuid)
         self.assertIsGone(uuid)
 
-    def test_server_of_a_batch_that_no_conductor_has_heard_of(self):
+    def test_batch_member_unknown_to_conductors_is_deleted(self):
         uuids = self.unheard().servers.create(
             base.USER, 'server', 'small', min_count=3)
 
@@ -58,7 +58,7 @@ class TestDeletion(base.TestCase):
             self.assertEqual('ACTIVE', found.status)
         self.assertClaimsMatch()
 
-    def test_server_that_is_being_built(self):
+    def test_server_is_deleted_during_its_build(self):
         uuid, events = self.building()
 
         self.delete(uuid)
@@ -68,7 +68,7 @@ class TestDeletion(base.TestCase):
 
         self.assertIsGone(uuid)
 
-    def test_server_that_is_being_built_and_fails(self):
+    def test_server_is_deleted_during_a_failing_build(self):
         uuid, events = self.building()
         for host in ('a1', 'b1'):
             self.driver(host).fail_builds(1)
@@ -79,7 +79,7 @@ class TestDeletion(base.TestCase):
 
         self.assertIsGone(uuid)
 
-    def test_server_that_runs(self):
+    def test_active_server_is_deleted(self):
         [found] = self.built()
         self.assertEqual(
             [found.uuid], self.driver(found.host).list_instances())
@@ -95,7 +95,7 @@ class TestDeletion(base.TestCase):
 
         self.assertIsGone(found.uuid)
 
-    def test_deletion_may_be_asked_for_twice(self):
+    def test_second_deletion_is_accepted(self):
         uuid, events = self.building()
         self.delete(uuid)
         self.delete(uuid)
@@ -104,6 +104,6 @@ class TestDeletion(base.TestCase):
 
         self.assertIsGone(uuid)
 
-    def test_server_that_never_was(self):
+    def test_unknown_server_is_not_found(self):
         self.assertRaises(exception.InstanceNotFound, self.delete,
                           '11111111-1111-4111-8111-111111111111')

@@ -82,12 +82,12 @@ class MomentCase(base.TestCase):
 
 class TestDeletionMoments(MomentCase):
 
-    def test_server_that_is_being_built(self):
+    def test_server_is_deleted_at_each_step_of_a_build(self):
         for moment in BUILDING:
             self.assertIsGone(self.deleted_at(moment))
         self.assertClaimsMatch()
 
-    def test_server_that_cannot_be_built(self):
+    def test_server_is_deleted_at_each_step_of_a_burial(self):
         for moment in BURYING:
             self.assertIsGone(self.deleted_at(moment, flavor='huge'))
         self.assertClaimsMatch()
@@ -99,7 +99,7 @@ class TestDeletionMoments(MomentCase):
         self.assertIsGone(self.deleted_at('HandOn'))
         self.assertClaimsMatch()
 
-    def test_server_that_is_being_deleted(self):
+    def test_server_is_deleted_again_during_its_deletion(self):
         for flavor in ('small', 'huge'):
             [found] = self.built(flavor=flavor)
             self.moment = 'Delete'
@@ -112,7 +112,7 @@ class TestDeletionMoments(MomentCase):
 
 class TestDyingConductor(MomentCase):
 
-    def test_row_that_is_written_after_the_deletion_is_never_seen(self):
+    def test_row_written_after_the_deletion_is_never_listed(self):
         """Nobody is there any more to take it back."""
         for moment in ('Lease', 'Schedule', 'FindCell', 'Decide'):
             [uuid] = self.unheard().servers.create(

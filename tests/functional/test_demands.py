@@ -71,20 +71,20 @@ class TestDemands(DemandCase):
 
 class TestHints(DemandCase):
 
-    def test_hint_that_nothing_reads_is_refused(self):
+    def test_unread_hint_is_refused(self):
         self.start()
 
         self.assertRaises(
             exception.InvalidField, self.create, hints={'color': ['red']})
 
-    def test_hint_that_nothing_reads_is_passed_over(self):
+    def test_unread_hint_is_ignored_if_configured(self):
         self.start(unknown_hints='ignore')
 
         [found] = self.built(hints={'color': ['red']})
 
         self.assertEqual('ACTIVE', found.status)
 
-    def test_hint_that_begins_with_an_underscore_is_refused(self):
+    def test_hint_with_an_underscore_is_refused(self):
         self.start(unknown_hints='ignore')
 
         self.assertRaises(
@@ -106,7 +106,7 @@ class TestRebuilds(DemandCase):
             force_nodes=[host], image=image or None,
             hints={'_nova_check_type': 'rebuild'})
 
-    def test_host_of_the_server_is_named_and_nothing_claimed(self):
+    def test_host_of_the_server_is_selected_without_a_claim(self):
         before = self.held(self.server.uuid)
 
         found = self.ask(self.server.host)

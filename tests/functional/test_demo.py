@@ -165,7 +165,7 @@ class TestDemo(DemoTestCase):
             for word in 'moved', field, str(value), got:
                 self.assertIn(word, told)
 
-    def test_databases_that_are_kept_can_be_read(self):
+    def test_kept_databases_can_be_read(self):
         kept = self.directory / 'deep' / 'kept'
         played = self.play(yaml.safe_dump(SMALL), '-f', 'json',
                            '--keep', kept)
@@ -183,7 +183,7 @@ class TestDemo(DemoTestCase):
         self.assertEqual(0, cells.code, cells.err)
         self.assertIn('south', cells.out)
 
-    def test_directory_to_keep_them_in_has_to_be_empty(self):
+    def test_directory_for_kept_databases_must_be_empty(self):
         kept = self.directory / 'kept'
         kept.mkdir()
         self.assertEqual(
@@ -197,7 +197,7 @@ class TestDemo(DemoTestCase):
 
         self.assertEqual(before, sorted(kept.rglob('*')))
 
-    def test_failed_scenario_leaves_nothing(self):
+    def test_failed_scenario_keeps_no_files(self):
         kept = self.directory / 'kept'
         kept.mkdir()
         text = changed('requests', 1, 'hints', to={'foo': ['bar']})
@@ -246,7 +246,7 @@ class TestProcess(base.TestCase):
         self.assertTrue(lines[0].startswith('cell1'))
         self.assertNotIn('\r', ran.stderr)
 
-    def test_mistake_is_one_line(self):
+    def test_error_is_a_single_line(self):
         ran = subprocess.run(
             [pathlib.Path(sys.executable).with_name('cellsched'), 'demo',
              '--scenario', 'nowhere.yaml'],
@@ -263,12 +263,12 @@ class TestProcess(base.TestCase):
 class TestBadScenarios(DemoTestCase):
     """Each is refused by one line that names the file and the field."""
 
-    def test_file_that_cannot_be_read(self):
+    def test_unreadable_file(self):
         self.assertRefused(None, 'document', 'No such file')
         self.path.mkdir()
         self.assertRefused(None, 'document', 'Is a directory')
 
-    def test_text_that_is_no_document(self):
+    def test_invalid_document(self):
         self.assertRefused('', 'document', 'a mapping')
         self.assertRefused('- a', 'document', 'a mapping')
         self.assertRefused('a: [1, 2', 'line 1', 'YAML')
@@ -323,7 +323,7 @@ class TestBadScenarios(DemoTestCase):
             changed('requests', 1, 'min_count', to=4),
             'requests[1].min_count', 'it is above count; expected at most 3')
 
-    def test_hosts_of_one_name_in_two_cells(self):
+    def test_duplicate_host_name_in_two_cells(self):
         self.assertRefused(
             changed('cells', 1, 'hosts', 0, 'name', to='n1'),
             'cells[1].hosts[0].name', "'n1'", 'north', 'south')
@@ -362,7 +362,7 @@ class TestBadScenarios(DemoTestCase):
                 changed('requests', 1, 'hints', to={name: ['x']}),
                 'requests[1].hints', name)
 
-    def test_options_that_make_no_sense(self):
+    def test_invalid_options(self):
         for options, words in (
                 ({'filter_scheduler': {'enabled_filter': ['x']}},
                  ['enabled_filters?']),

@@ -46,7 +46,7 @@ class TestCase(moving.TestCase):
 
 class TestDrain(TestCase):
 
-    def test_servers_go_to_the_other_hosts_of_their_cell(self):
+    def test_servers_move_to_other_hosts_of_their_cell(self):
         shown = []
 
         found = self.drain(at_once=2, show=lambda *told: shown.append(told))
@@ -77,7 +77,7 @@ class TestDrain(TestCase):
 
         self.assertEqual([0, 0, 0], begun)
 
-    def test_server_that_cannot_move_stays_with_a_reason(self):
+    def test_unmovable_server_remains_with_a_reason(self):
         self.api.services.set(base.ADMIN, 'a2', 'nova-compute', True, 'broken')
 
         found = self.drain()
@@ -111,7 +111,7 @@ class TestDrain(TestCase):
         for uuid in self.uuids:
             self.assertIsGone(uuid)
 
-    def test_bad_input_changes_nothing(self):
+    def test_bad_input_changes_no_service(self):
         for host, options in (('nix', {}), ('', {}), ('a1', {'at_once': 0}),
                               ('a1', {'at_once': 101}), ('a1\n', {})):
             self.assertRaises(
@@ -142,7 +142,7 @@ class TestEvacuate(TestCase):
         self.assertEqual(['moved'] * 3, [
             each.outcome for each in self.evacuate(to='a2')])
 
-    def test_host_that_lives_keeps_its_servers(self):
+    def test_running_host_keeps_its_servers(self):
         found = self.evacuate()
 
         self.assertEqual({'stays'}, set(self.outcomes(found).values()))
@@ -185,14 +185,14 @@ class TestSpread(moving.TestCase):
         # That all go to one of six by chance happens never.
         self.assertGreater(len(self.evacuated()), 1)
 
-    def test_evacuated_servers_share_the_best_host_where_so_configured(self):
+    def test_evacuated_servers_share_the_best_host_if_configured(self):
         self.assertEqual(
             1, len(self.evacuated(evacuation_host_subset_size=1)))
 
 
 class TestHistory(TestCase):
 
-    def test_moves_are_listed_with_why_they_were_given_up(self):
+    def test_moves_are_listed_with_reasons_of_failures(self):
         self.moves.migrate(base.ADMIN, self.uuids[0])
         self.assertRests('active', 'a2', self.uuids[0])
         self.api.services.set(base.ADMIN, 'a2', 'nova-compute', True, 'broken')
@@ -233,7 +233,7 @@ class TestHistory(TestCase):
         self.assertEqual(('create', 'Success', ''),
                          (create.action, create.result, create.reason))
 
-    def test_users_see_their_own_servers_only(self):
+    def test_users_see_only_their_own_servers(self):
         stranger = context.member('x', 'other')
 
         self.assertRaises(exception.PolicyNotAuthorized,
@@ -244,7 +244,7 @@ class TestHistory(TestCase):
         self.assertEqual([], self.api.history.migrations(
             base.USER, self.uuids[0]).migrations)
 
-    def test_cell_that_is_down_is_named(self):
+    def test_unreachable_cell_is_named(self):
         self.take_down('cell1')
 
         page = self.api.history.migrations(base.ADMIN)

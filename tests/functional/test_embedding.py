@@ -104,7 +104,7 @@ class TestEmbedding(base.TestCase):
         self.assertEqual(1, registry.get_sample_value(
             'cellsched_conductor_builds_total', {'result': 'cast'}))
 
-    def test_two_of_them_in_one_process_have_nothing_in_common(self):
+    def test_two_embedded_conductors_are_separate(self):
         first, perform_first = self.world, self.perform
         perform_second = self.embed()
         [second_one] = self.accept(flavor='small')
@@ -121,7 +121,7 @@ class TestEmbedding(base.TestCase):
         self.assertEqual('ACTIVE', self.settled([second_one])[0].status)
         self.assertClaimsMatch()
 
-    def test_servers_that_it_accepted_itself_come_to_their_fates(self):
+    def test_accepted_servers_are_built_or_buried(self):
         context = base.USER
         small, huge = str(uuid.uuid4()), str(uuid.uuid4())
 
@@ -193,7 +193,7 @@ class TestEmbedding(base.TestCase):
         self.assertEqual('ACTIVE', found.status)
         self.assertClaimsMatch()
 
-    def test_it_brings_no_service_of_ours_along(self):
+    def test_embedding_imports_no_service(self):
         program = ('import sys; import tests.functional.foreign_service; '
                    'print(*sys.modules)')
         done = subprocess.run(
@@ -204,7 +204,7 @@ class TestEmbedding(base.TestCase):
         self.assertEqual([], [
             name for name in done.stdout.split() if name.startswith(UNWANTED)])
 
-    def test_it_needs_neither_eventlet_nor_a_driver(self):
+    def test_embedding_requires_no_eventlet_and_no_driver(self):
         story = f'{self.id().rpartition(".")[0]}.{STORY}'
         program = ('import sys, unittest; '
                    'sys.modules.update(dict.fromkeys(sys.argv[2:])); '

@@ -21,7 +21,7 @@ make_environment project
 
 class TestCheckout(base.TestCase):
 
-    def test_script_without_a_checkout_ends_with_one_line(self):
+    def test_script_without_a_checkout_ends_with_a_line(self):
         for top, shown in (('unset top', ''), ('top=', ''),
                            ('top=/nowhere', '/nowhere')):
             done = subprocess.run(
@@ -66,15 +66,15 @@ class TestEnvironmentOfAnotherUser(base.TestCase):
             'this user\n', err)
         self.assertEqual(before, self.contents())
 
-    def test_environment_that_cannot_be_used_is_kept(self):
+    def test_unusable_environment_is_kept(self):
         self.python.unlink()
         self.refused()
 
-    def test_environment_that_is_not_current_is_kept(self):
+    def test_outdated_environment_is_kept(self):
         (self.environment / '.installed-project').write_text('of old files')
         self.refused()
 
-    def test_environment_that_is_half_made_is_kept(self):
+    def test_unfinished_environment_is_kept(self):
         (self.environment / '.half-made').touch()
         self.refused()
 

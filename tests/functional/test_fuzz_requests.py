@@ -70,7 +70,7 @@ class TestFuzz(base.TestCase):
         except oslo_messaging.RemoteError as exc:
             hypothesis.event(exc.exc_type)
             self.assertIn(exc.exc_type, REFUSALS)
-            self.assertTookNothing()
+            self.assertNoClaims()
         else:
             hypothesis.event('answered')
             self.assertAnswers(answer, arguments)
@@ -94,7 +94,7 @@ class TestFuzz(base.TestCase):
                              [*{frozenset(each) for each in answer}])
         self.assertEqual(set(), {*chosen} - {'hosta', 'hostb'})
         if uuids is None:
-            self.assertTookNothing()
+            self.assertNoClaims()
         else:
             self.assertEqual(len(uuids), len(answer))
             self.assertEqual({*uuids}, {*self.claims.claims_of(uuids)})
@@ -103,9 +103,9 @@ class TestFuzz(base.TestCase):
     def assertRefused(self, text):
         self.assertTrue(text.isprintable(), ascii(text))
         self.assertLess(len(text), 1000)
-        self.assertTookNothing()
+        self.assertNoClaims()
 
-    def assertTookNothing(self):
+    def assertNoClaims(self):
         self.assertEqual({}, self._claimed())
 
     def assertQuiet(self, logged):

@@ -86,7 +86,7 @@ class TestGroupRaces(base.TestCase):
 
 class TestServers(base.TestCase):
 
-    def test_servers_that_are_created_at_once_keep_to_the_policy(self):
+    def test_servers_created_at_once_keep_the_group_policy(self):
         self.deploy({'cell1': ['a1', 'a2'], 'cell2': ['b1', 'b2']})
         conf = self.world.conf('api')
         second = services.scheduler(conf)

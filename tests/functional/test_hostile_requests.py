@@ -59,7 +59,7 @@ class HostileTestCase(base.TestCase):
                           if len(line) > 10_000 or not line.isprintable()
                           or line.startswith('INFO root')])
 
-    def assertTookNothing(self):
+    def assertNoClaims(self):
         self.assertEqual({}, self._claimed())
 
 
@@ -82,7 +82,7 @@ class TestThroughTheAPI(HostileTestCase):
         self.assertEqual('ACTIVE', built.status)
         self.assertQuiet()
 
-    def test_values_of_hints_are_refused_and_claim_nothing(self):
+    def test_invalid_hint_values_are_refused_without_a_claim(self):
         for hint, values in hostile.HINTS:
             with self.subTest(hint=hint, value=str(values)[:60]):
                 self.assertRefused(f'hints.{hint}', hints={
@@ -92,7 +92,7 @@ class TestThroughTheAPI(HostileTestCase):
         self.assertEqual('ERROR', server.status)
         self.assertIn('scheduler_hints.query', server.reason)
 
-        self.assertTookNothing()
+        self.assertNoClaims()
         self.assertQuiet()
         [built] = self.built()
         self.assertEqual('ACTIVE', built.status)
@@ -104,7 +104,7 @@ class TestThroughTheAPI(HostileTestCase):
                 self.assertEqual('ERROR', server.status)
                 self.assertIn('No valid host', server.reason)
 
-        self.assertTookNothing()
+        self.assertNoClaims()
         self.assertQuiet()
 
     def test_foreign_or_deleted_group_is_not_found(self):
@@ -151,7 +151,7 @@ class TestStraightToTheScheduler(HostileTestCase):
 
     def assertServes(self):
         """The next good request is served, and is the only one that is."""
-        self.assertTookNothing()
+        self.assertNoClaims()
         [[chosen]] = self.select(self.spec())
         self.assertEqual({self.uuid}, set(
             self.world.api.parts.claims.claims_of([self.uuid])))
@@ -171,7 +171,7 @@ class TestStraightToTheScheduler(HostileTestCase):
 
         self.assertServes()
 
-    def test_hint_that_a_filter_refuses_is_refused_by_its_name(self):
+    def test_hint_refused_by_a_filter_is_named(self):
         for hint, values in [*hostile.HINTS, *hostile.LONG_HINTS]:
             with self.subTest(hint=hint, value=str(values)[:60]):
                 error = self.assertRaises(
@@ -183,7 +183,7 @@ class TestStraightToTheScheduler(HostileTestCase):
 
         self.assertServes()
 
-    def test_odd_value_fits_nowhere(self):
+    def test_unusual_value_finds_no_host(self):
         for path, value in hostile.ODD_FIELDS:
             with self.subTest(path=path, value=str(value)[:60]):
                 error = self.assertRaises(
@@ -210,7 +210,7 @@ class TestStraightToTheScheduler(HostileTestCase):
 
         self.assertServes()
 
-    def test_instances_that_are_none_are_refused(self):
+    def test_invalid_instances_are_refused(self):
         for uuids in hostile.UUIDS:
             with self.subTest(uuids=str(uuids)[:60]):
                 error = self.assertRaises(
@@ -243,7 +243,7 @@ class TestStraightToTheScheduler(HostileTestCase):
         self.assertEqual('IncompatibleObjectVersion', error.exc_type)
         self.assertServes()
 
-    def test_query_that_is_too_long_is_not_parsed(self):
+    def test_overlong_query_is_not_parsed(self):
         parsed, loads = [], json.loads
 
         def recording(text, *args, **kwargs):

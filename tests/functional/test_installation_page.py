@@ -35,7 +35,7 @@ class TestInstallation(base.TestCase):
         unit.read(path, encoding='utf-8')
         return unit
 
-    def test_extras_are_those_of_the_package(self):
+    def test_extras_equal_the_extras_of_the_package(self):
         # What is installed has one of pbr's too.
         setup = configparser.RawConfigParser()
         setup.read(tidy.ROOT / 'setup.cfg', encoding='utf-8')
@@ -43,7 +43,7 @@ class TestInstallation(base.TestCase):
             {*setup['extras']},
             {*re.findall(r'(?m)^   \* - ``(\w+)``$', self.text)})
 
-    def test_version_is_the_one_of_setup_cfg_whatever_git_has(self):
+    def test_version_is_read_from_setup_cfg_with_any_git_tags(self):
         tree = self.temporary_directory()
         for name in ('setup.py', 'setup.cfg', 'README.rst',
                      'requirements.txt', 'pyproject.toml'):
@@ -108,7 +108,7 @@ class TestInstallation(base.TestCase):
         [place] = re.findall(r'(?m)^    (\S+) = etc/systemd/\*$', setup)
         self.assertIn(f' /opt/cellsched/{place}/*.service\n', self.text)
 
-    def test_wheel_has_the_manual_pages_that_the_units_name(self):
+    def test_wheel_has_the_manual_pages_of_the_units(self):
         setup = (tidy.ROOT / 'setup.cfg').read_text(encoding='utf-8')
         [place] = re.findall(r'(?m)^    (\S+) = doc/man/\*$', setup)
         self.assertIn(f' /opt/cellsched/{place}/*.1\n', self.text)

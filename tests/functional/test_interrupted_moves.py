@@ -122,7 +122,7 @@ class TestKilled(TestCase):
                 self.assertEqual({}, self.holding(uuid))
             self.over(uuid)
 
-    def test_late_process_changes_nothing(self):
+    def test_late_process_changes_no_server(self):
         for step in (*PLACED, *BUILT):
             uuid, host = self.at_rest()
             self.at[step] = self.strand
@@ -213,7 +213,7 @@ class TestDeleted(TestCase):
 class TestFailing(TestCase):
     """The host where a server goes cannot build it."""
 
-    def test_server_stays_where_it_is(self):
+    def test_server_remains_on_its_host_after_a_failed_migration(self):
         uuid, host = self.at_rest()
         self.driver(self.other(host)).fail_builds(1)
 
@@ -232,7 +232,7 @@ class TestFailing(TestCase):
 
         self.assertRests('shelved_offloaded', None, uuid)
 
-    def test_server_that_is_built_anew_is_in_error(self):
+    def test_server_is_in_error_after_a_failed_rebuild(self):
         uuid, host = self.at_rest()
         self.driver(host).fail_builds(1)
 

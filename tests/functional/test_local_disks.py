@@ -77,7 +77,7 @@ class TestTransfer(TestCase):
             self.moves.migrate(base.ADMIN, uuid)
             self.assertRuns(uuid, place)
 
-    def test_server_is_built_anew_if_that_is_asked_for(self):
+    def test_server_is_rebuilt_on_request(self):
         uuid, host = self.at_rest()
 
         self.moves.migrate(base.ADMIN, uuid, rebuild=True)
@@ -85,7 +85,7 @@ class TestTransfer(TestCase):
         self.assertRuns(uuid, self.other(host), kept=False)
         self.assertNotIn('MoveStop', self.done)
 
-    def test_server_runs_on_one_host_after_a_kill_at_any_step(self):
+    def test_server_runs_on_a_single_host_after_a_kill_at_any_step(self):
         for step in (*BEFORE, *AFTER):
             uuid, host = self.at_rest()
             self.at[step] = self.kill
@@ -99,7 +99,7 @@ class TestTransfer(TestCase):
                 uuid, self.other(host) if step in AFTER else host)
             self.over(uuid)
 
-    def test_agent_that_restarts_starts_a_server_whose_move_failed(self):
+    def test_restarted_agent_starts_the_server_of_a_failed_move(self):
         uuid, host = self.at_rest()
         self.at['MoveStop'] = self.kill
         self.moves.migrate(base.ADMIN, uuid)
@@ -193,14 +193,14 @@ class TestFixedHosts(TestCase):
             self.assertRuns(uuid, self.other(host), kept=False)
             self.delete(uuid)
 
-    def test_server_is_built_anew_if_that_is_asked_for(self):
+    def test_server_is_rebuilt_on_request(self):
         uuid, host = self.at_rest()
 
         self.moves.migrate(base.ADMIN, uuid, rebuild=True)
 
         self.assertRuns(uuid, self.other(host), kept=False)
 
-    def test_drain_moves_what_loses_nothing(self):
+    def test_drain_moves_only_servers_without_data_loss(self):
         api = self.world.api
         api.parts.discovery.discover()
         api.services.set(base.ADMIN, 'a2', 'nova-compute', True, 'later')
@@ -239,7 +239,7 @@ class TestMixedHosts(TestCase):
             api.services.set(base.ADMIN, other, 'nova-compute', False)
         return uuid
 
-    def test_scheduler_selects_a_host_that_can(self):
+    def test_scheduler_selects_a_host_with_disk_transfer(self):
         self.begin(*self.hosts('a1'), *self.hosts(
             'a2', 'a3', memory_mb=65536, **FIXED), *self.hosts('a4'))
         uuid = self.place('a1', 'a2', 'a3', 'a4')
@@ -266,7 +266,7 @@ class TestMixedHosts(TestCase):
 class TestOldServices(TestCase):
     """Agents or conductors are too old to transfer disks."""
 
-    def test_only_servers_that_lose_nothing_migrate(self):
+    def test_only_servers_without_data_loss_migrate(self):
         for levels in ({'compute': compute_rpc.MOVES},
                        {'conductor': conductor_rpc.MOVES}):
             self.begin(*self.hosts('a1', 'a2'), upgrade_levels=levels)

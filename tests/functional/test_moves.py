@@ -54,7 +54,7 @@ class TestMoves(moving.TestCase):
         self.soon(lambda: self.assertEqual(
             ['done'], self.statuses(self.uuid)))
 
-    def test_server_of_a_host_that_lives_is_not_evacuated(self):
+    def test_server_of_a_running_host_is_not_evacuated(self):
         error = self.assertRaises(
             exception.InvalidField, self.moves.evacuate, base.ADMIN, self.uuid)
 
@@ -62,7 +62,7 @@ class TestMoves(moving.TestCase):
         self.assertRests('active', self.host, self.uuid)
         self.assertEqual([], self.statuses(self.uuid))
 
-    def test_host_that_was_evacuated_cleans_up_when_it_comes_back(self):
+    def test_evacuated_host_cleans_up_when_running_again(self):
         down = self.world.agents[self.host]
         self.down(self.host)
         for server in down._servers:
@@ -79,14 +79,14 @@ class TestMoves(moving.TestCase):
         self.assertRests('active', self.other(self.host), self.uuid)
         self.assertEqual(['done'], self.statuses(self.uuid))
 
-    def test_rebuilt_server_stays_and_takes_nothing_more(self):
+    def test_rebuilt_server_keeps_its_host_and_claim(self):
         for image in (None, '11111111-0000-4000-8000-000000000000'):
             self.moves.rebuild(base.USER, self.uuid, image)
 
             self.assertRests('active', self.host, self.uuid)
             self.assertEqual(image, self.row(self.uuid).image_ref)
 
-    def test_shelved_server_holds_nothing_and_comes_back_to_its_cell(self):
+    def test_shelved_server_has_no_claim_and_unshelves_in_its_cell(self):
         self.moves.shelve(base.USER, self.uuid)
 
         self.assertRests('shelved_offloaded', None, self.uuid)
@@ -98,7 +98,7 @@ class TestMoves(moving.TestCase):
         self.assertIn(row.host, ('a1', 'a2'))
         self.assertRests('active', row.host, self.uuid)
 
-    def test_server_that_was_shelved_is_deleted(self):
+    def test_shelved_server_is_deleted(self):
         self.moves.shelve(base.USER, self.uuid)
         self.assertRests('shelved_offloaded', None, self.uuid)
 
@@ -117,7 +117,7 @@ class TestMoves(moving.TestCase):
 
             self.assertIn('shelved_offloaded', str(error))
 
-    def test_server_has_one_move_at_a_time(self):
+    def test_server_has_a_single_move_at_a_time(self):
         held = self.driver(self.other(self.host)).hold_builds()
         self.addCleanup(held.set)
         self.moves.migrate(base.ADMIN, self.uuid)
@@ -162,7 +162,7 @@ class TestMoves(moving.TestCase):
 
 class TestAuditOfMoves(moving.TestCase):
 
-    def test_servers_that_move_have_no_findings(self):
+    def test_moving_servers_have_no_findings(self):
         self.start({'cell1': self.hosts('a1', 'a2', 'a3')})
         group = self.world.api.server_groups.create(
             base.USER, 'group', 'anti-affinity', {'max_server_per_host': 2})
@@ -238,13 +238,13 @@ class TestFullHost(moving.TestCase):
                        'enabled_filters': 'ComputeFilter,IsolatedHostsFilter'})
         self.uuid = self.active()
 
-    def test_image_that_suits_the_host_is_taken(self):
+    def test_suitable_image_is_accepted(self):
         self.moves.rebuild(base.USER, self.uuid, 'other')
 
         self.assertRests('active', 'a1', self.uuid)
         self.assertEqual('other', self.row(self.uuid).image_ref)
 
-    def test_image_that_does_not_suit_the_host_is_refused(self):
+    def test_unsuitable_image_is_refused(self):
         self.moves.rebuild(base.USER, self.uuid, 'isolated')
 
         self.assertRests('error', 'a1', self.uuid)
@@ -258,7 +258,7 @@ class TestFullHost(moving.TestCase):
 class TestOldServices(moving.TestCase):
     """Some agents, or some conductors, know nothing of moves."""
 
-    def test_moves_are_refused_and_change_nothing(self):
+    def test_refused_moves_change_no_server(self):
         for levels in ({'compute': '6.0'}, {'conductor': '1.19'}):
             self.start({'cell1': self.hosts('a1', 'a2')},
                        upgrade_levels=levels)

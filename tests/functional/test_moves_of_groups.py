@@ -108,7 +108,7 @@ class TestReschedule(GroupsCase):
 
     behaviour = {'fail_builds': 1}
 
-    def test_build_that_failed_has_the_device_of_its_alternate(self):
+    def test_retried_build_has_the_device_of_its_alternate(self):
         [server] = self.built(flavor='graphics')
 
         self.assertEqual(('ACTIVE', 'a2', 2), (

@@ -52,7 +52,7 @@ class TestSuites(base.TestCase):
                 for stage in self.suites.stages(ROOT, module):
                     self.assertTrue(all(map(self.exists, stage)), stage)
 
-    def test_own_tests_come_before_those_of_the_package(self):
+    def test_own_tests_run_before_tests_of_the_package(self):
         own, package, functional = self.suites.stages(
             ROOT, 'cellsched/conductor/tasks/lease.py')
 
@@ -109,7 +109,7 @@ class TestTrees(base.TestCase):
                     (self.root / 'cellsched/__init__.py').read_text())
             self.assertTrue(tree.passes(['tests.test_noticing'], 60))
 
-    def test_tests_that_do_not_end_have_noticed(self):
+    def test_endless_tests_count_as_failed(self):
         with self.copies() as [tree]:
             self.assertFalse(tree.passes(['tests.test_endless'], 0.1))
 
@@ -132,7 +132,7 @@ class TestTrees(base.TestCase):
 class TestSurvivors(base.TestCase):
     """Each row of the table is current, and has a reason."""
 
-    def test_lines_that_are_changed_are_in_their_function(self):
+    def test_changed_lines_are_in_their_function(self):
         with SURVIVORS.open(encoding='utf-8', newline='') as file:
             rows = list(csv.DictReader(file))
         for row in rows:

@@ -44,7 +44,7 @@ class TestNetworks(base.TestCase):
 
         self.soon(check)
 
-    def test_servers_have_theirs_until_they_are_deleted(self):
+    def test_servers_have_networks_until_deleted(self):
         self.deploy(host('a1'), host('a2'))
         built = self.built(min_count=4)
         self.assertNetworksMatch()
@@ -55,7 +55,7 @@ class TestNetworks(base.TestCase):
 
         self.assertNetworksMatch()
 
-    def test_build_that_goes_on_elsewhere_keeps_them(self):
+    def test_retried_build_keeps_its_networks(self):
         self.deploy(host('a1', LARGE, fail_builds=1), host('a2'))
 
         [found] = self.built()
@@ -66,7 +66,7 @@ class TestNetworks(base.TestCase):
             self.records(found.uuid))
         self.assertNetworksMatch()
 
-    def test_bare_metal_has_them_given_anew(self):
+    def test_retried_bare_metal_build_gets_new_networks(self):
         self.deploy(
             host('a1', LARGE, fail_builds=1,
                  deallocate_networks_on_reschedule=True),
@@ -80,7 +80,7 @@ class TestNetworks(base.TestCase):
             self.records(found.uuid))
         self.assertNetworksMatch()
 
-    def test_server_that_no_host_could_build_has_none(self):
+    def test_failed_server_has_no_networks(self):
         self.deploy(host('a1', LARGE, fail_builds=9),
                     host('a2', fail_builds=9))
 
@@ -98,7 +98,7 @@ class TestNetworks(base.TestCase):
         self.assertEqual('ERROR', found.status)
         self.assertNetworksMatch()
 
-    def test_server_that_is_deleted_while_it_is_built_has_none(self):
+    def test_server_deleted_during_its_build_has_no_networks(self):
         self.deploy(host('a1', fail_builds=1))
         go_on = self.driver('a1').hold_builds()
         [uuid] = self.create()
@@ -111,7 +111,7 @@ class TestNetworks(base.TestCase):
         self.gone(uuid)
         self.assertNetworksMatch()
 
-    def test_ports_that_cannot_be_released_are_cleaned_up_later(self):
+    def test_unreleased_ports_are_deallocated_later(self):
         self.deploy(host('a1'), fail_deallocations=1)
         [found] = self.built()
 
@@ -120,7 +120,7 @@ class TestNetworks(base.TestCase):
 
         self.assertNetworksMatch()
 
-    def test_networks_that_fail_are_tried_on_the_next_host(self):
+    def test_build_with_failed_networks_is_retried(self):
         self.deploy(host('a1', LARGE), host('a2'))
         self.world.agents['a1'].parts.network.fail('allocate', 1)
 

@@ -23,7 +23,7 @@ class TestNewHosts(base.TestCase):
                 .join(mappings, mappings.c.cell_id == cells.c.id)
                 .where(mappings.c.host == host)).scalar()
 
-    def test_host_that_starts_later_is_mapped_and_used(self):
+    def test_host_started_later_is_mapped_and_used(self):
         self.deploy({'cell1': [], 'cell2': []},
                     scheduler={'refresh_interval': 3600})
         [before] = self.built()
@@ -47,7 +47,7 @@ class TestNewHosts(base.TestCase):
 
         self.assertEqual('ACTIVE', self.built()[0].status)
 
-    def test_discovery_maps_hosts_before_they_are_used(self):
+    def test_discovery_maps_hosts_before_first_use(self):
         # Otherwise a scheduler maps them with its first reading.
         self.deploy({'cell1': ['a1'], 'cell2': ['b1', 'b2']}, scheduler={
             'discover_hosts_in_cells_interval': -1})
@@ -60,7 +60,7 @@ class TestNewHosts(base.TestCase):
         self.assertIn('Mapped host b2.', lines)
         self.assertEqual([], self.world.api.parts.discovery.discover())
 
-    def test_option_selects_the_service_that_maps_hosts(self):
+    def test_option_selects_the_service_for_host_mapping(self):
         self.deploy({'cell1': []}, scheduler={
             'discover_hosts_in_cells_interval': -1})
         self.world.start_host('cell1', deployment.DeployedHost('late'))
@@ -145,7 +145,7 @@ class TestNewHosts(base.TestCase):
         self.assertIn('cell2', str(error))
         self.assertEqual('cell2', self.cell_of('b2'))
 
-    def test_agent_that_maps_itself_does_not_start_under_a_taken_name(self):
+    def test_agent_with_a_host_name_of_another_cell_is_refused(self):
         """So it is in a deployment of one cell, where it may."""
         self.deploy({'cell1': ['same'], 'cell2': []})
         self.world.api.parts.discovery.discover()
@@ -196,7 +196,7 @@ class TestLeavingHosts(base.TestCase):
             (each.status, each.host) for each in found})
         self.assertClaimsMatch()
 
-    def test_host_that_leaves_when_it_was_chosen_costs_no_build(self):
+    def test_host_vanished_after_selection_costs_no_build(self):
         self.deploy({'cell1': ['a1', 'a2']}, reached=self.reached)
         self.chosen = None
 

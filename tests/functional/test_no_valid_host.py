@@ -27,7 +27,7 @@ class TestNoValidHost(base.TestCase):
         self.assertIn('memory', found.reason)
         self.assertClaimsMatch()
 
-    def test_reasons_name_neither_hosts_nor_cells(self):
+    def test_reasons_contain_no_hosts_or_cells(self):
         self.deploy({'secret-cell': ['secret-a'], 'cell2': ['secret-b']})
 
         [small] = self.built(availability_zone='moon')
@@ -37,7 +37,7 @@ class TestNoValidHost(base.TestCase):
             self.assertBuried(found)
             self.assertNotIn('secret', found.reason)
 
-    def test_too_many_servers_are_all_buried_and_hold_nothing(self):
+    def test_servers_above_the_capacity_are_buried_without_claims(self):
         self.deploy({'cell1': [deployment.DeployedHost('a1', vcpus=2)],
                      'cell2': [deployment.DeployedHost('b1', vcpus=2)]})
 
@@ -50,7 +50,7 @@ class TestNoValidHost(base.TestCase):
         found = self.built(min_count=4)
         self.assertEqual(['ACTIVE'] * 4, [each.status for each in found])
 
-    def test_as_many_as_fit_are_built_if_they_are_enough(self):
+    def test_servers_above_min_count_are_built_as_capacity_allows(self):
         self.deploy({'cell1': [deployment.DeployedHost('a1', vcpus=2)],
                      'cell2': [deployment.DeployedHost('b1', vcpus=2)]})
 
@@ -66,7 +66,7 @@ class TestNoValidHost(base.TestCase):
             self.assertIsIn(each.cell, each.uuid)
         self.assertClaimsMatch()
 
-    def test_room_that_became_free_is_found_at_once(self):
+    def test_freed_capacity_is_used_at_once(self):
         self.deploy({'cell1': [deployment.DeployedHost('a1', vcpus=1)]},
                     scheduler={'refresh_interval': 3600})
         [first] = self.built()
@@ -80,7 +80,7 @@ class TestNoValidHost(base.TestCase):
             each.status for each in (first, second, third)])
         self.assertClaimsMatch()
 
-    def test_fault_says_that_there_are_no_hosts(self):
+    def test_fault_names_the_missing_hosts(self):
         self.deploy({'cell1': []})
 
         [found] = self.built()

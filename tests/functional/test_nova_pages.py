@@ -35,7 +35,7 @@ class TestPages(base.TestCase):
 
         self.assertIn('\n   '.join(NAMES) + '\n\n', index)
 
-    def test_commands_are_those_of_the_package(self):
+    def test_commands_equal_the_commands_of_the_package(self):
         project = tomllib.loads(
             (PACKAGE / 'pyproject.toml').read_text(encoding='utf-8'))
         scripts = project['project']['scripts'].keys()
@@ -81,7 +81,7 @@ class TestDifferences(base.TestCase):
 
     PLACES = ('product', "Nova's place", 'both')
 
-    def test_each_entry_names_the_place_where_it_applies(self):
+    def test_each_difference_names_its_place(self):
         text = (ADMIN / 'other-than-in-nova.rst').read_text(encoding='utf-8')
         terms = self.TERM.findall(text)
 

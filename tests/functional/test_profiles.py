@@ -53,7 +53,7 @@ class TestProfiles(base.TestCase):
         self.assertEqual(code, done.returncode, done.stderr)
         return done
 
-    def test_full_profile_runs_everything(self):
+    def test_full_profile_runs_all_tests(self):
         done = self.run_tests('full')
 
         self.assertEqual(

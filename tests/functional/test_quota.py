@@ -85,7 +85,7 @@ class TestQuota(base.TestCase):
         self.delete(uuids[0])
         self.built(min_count=2)
 
-    def test_deleted_servers_and_failed_ones_make_room(self):
+    def test_deleted_servers_free_quota_and_failed_servers_use_none(self):
         self.limit(instances=2)
         [buried] = self.built(flavor='huge')
         first, second = self.built(min_count=2)
@@ -101,7 +101,7 @@ class TestQuota(base.TestCase):
 
         self.assertEqual(12, self.fates(self.create(min_count=12))[0])
 
-    def test_cell_that_is_down_counts_in_full(self):
+    def test_unreachable_cell_counts_in_full(self):
         self.limit(instances=6)
         found = self.built(min_count=6)
         there = sum(bool(self.rows(each.uuid).get('cell2'))

@@ -95,7 +95,7 @@ class TestReasons(base.TestCase):
         self.assertIn('CPUWeigher', told['why_not_second'])
         self.assertEqual([built.uuid], told['instances'])
 
-    def test_plans_take_and_keep_nothing(self):
+    def test_plans_claim_and_record_no_decision(self):
         self.deploy({'cell1': ['a1'], 'cell2': ['b1']})
         [built] = self.built()
         self.explained(built.uuid)
@@ -139,7 +139,7 @@ class TestReasons(base.TestCase):
         self.assertEqual(0, code)
         self.assertIn('a1', out)
 
-    def test_cell_that_is_down_is_named(self):
+    def test_unreachable_cell_is_named(self):
         self.deploy({'cell1': ['a1'], 'cell2': ['b1']})
         self.take_down('cell2')
 

@@ -160,7 +160,7 @@ class TestRecoverer(RecoveryTestCase):
 
 class TestRepeats(RecoveryTestCase):
 
-    def test_message_that_comes_again_changes_nothing(self):
+    def test_repeated_message_changes_no_server(self):
         [found] = self.built()
         [lost] = self.built(flavor='huge')
         before = self.rows(found.uuid)
@@ -176,7 +176,7 @@ class TestRepeats(RecoveryTestCase):
         self.assertEqual([found.uuid], self.running())
         self.assertClaimsMatch()
 
-    def test_messages_that_come_at_once_build_once(self):
+    def test_simultaneous_messages_build_once(self):
         uuids = self.accept(min_count=4)
         transport = self.world.api.parts.transports.get()
 
@@ -210,7 +210,7 @@ class TestRepeats(RecoveryTestCase):
 
             self.assertBuilt(uuid)
 
-    def test_first_conductor_leaves_nothing_where_the_second_did_not_go(self):
+    def test_slow_conductor_keeps_only_the_claim_of_the_second_conductor(self):
         claims = self.world.api.parts.claims
         for steps_done in range(len(STEPS)):
             [uuid] = self.accept()
@@ -253,7 +253,7 @@ class TestRepeats(RecoveryTestCase):
 
             self.assertBuilt(uuid)
 
-    def test_first_conductor_that_fails_late_undoes_nothing(self):
+    def test_late_failure_of_the_first_conductor_changes_no_server(self):
         for steps_done in range(len(STEPS)):
             [uuid] = self.accept()
             second = self.task(late_s=LATE_S)
@@ -276,16 +276,16 @@ class TestRepeats(RecoveryTestCase):
             self.recover(LATE_S * 2)
             self.assertBuilt(uuid)
 
-    def test_build_message_that_comes_again_changes_nothing(self):
+    def test_repeated_build_message_changes_no_server(self):
         [found] = self.built()
         before = self.rows(found.uuid)
 
-        self.say_build(found.cell, found.host, found.uuid, tried=1)
+        self.send_build(found.cell, found.host, found.uuid, tried=1)
 
         self.assertEqual(before, self.rows(found.uuid))
         self.assertBuilt(found.uuid)
 
-    def test_build_message_of_an_earlier_try_begins_nothing(self):
+    def test_build_message_of_an_earlier_attempt_is_ignored(self):
         [uuid] = self.accept()
         self.assertRaises(Death, self.task(dying_after(len(STEPS))).run,
                           base.USER, [uuid])
@@ -304,16 +304,16 @@ class TestRepeats(RecoveryTestCase):
         claims.claim([base.claims_base.Claim(
             uuid, self.provider_of(other), base.SMALL)])
 
-        self.say_build(cell, first, uuid, tried=1)
+        self.send_build(cell, first, uuid, tried=1)
         self.assertEqual([], self.running())
-        self.say_build(cell, other, uuid, tried=2)
+        self.send_build(cell, other, uuid, tried=2)
 
         [found] = self.settled([uuid])
         self.assertEqual(('ACTIVE', other, 2), (
             found.status, found.host, found.attempts))
         self.assertClaimsMatch()
 
-    def test_deletion_message_that_comes_again_changes_nothing(self):
+    def test_repeated_deletion_message_changes_no_server(self):
         [found] = self.built()
         instance = base.objects.Instance(uuid=found.uuid)
         self.delete(found.uuid)
@@ -336,7 +336,7 @@ class TestRepeats(RecoveryTestCase):
             transports.get(self.cells()[cell].transport_url), compute.TOPIC,
             compute.VERSION)
 
-    def say_build(self, cell, host, uuid, tried):
+    def send_build(self, cell, host, uuid, tried):
         """Tell a host to build, and wait until it has done so."""
         self.agents(cell).call(
             base.USER, 'build_and_run_instance', None, host,

@@ -47,28 +47,28 @@ class TestRenaming(base.TestCase):
         [found] = self.settled([uuid])
         return found
 
-    def told(self, found):
+    def changes_of(self, found):
         return found.status, found.name, found.tags
 
-    def test_server_that_is_being_built_is_renamed_and_tagged(self):
+    def test_server_is_renamed_and_tagged_during_its_build(self):
         for moment in BUILDING:
             found = self.changed_at(moment)
 
             self.assertEqual(
                 ('ACTIVE', f'at {moment}', (f'at {moment}', 'new')),
-                self.told(found))
+                self.changes_of(found))
             self.delete(found.uuid)
             self.gone(found.uuid)
 
-    def test_server_that_is_being_buried_is_renamed_and_tagged(self):
+    def test_server_is_renamed_and_tagged_during_its_burial(self):
         for moment in BURYING:
             found = self.changed_at(moment, flavor='huge')
 
             self.assertEqual(
                 ('ERROR', f'at {moment}', (f'at {moment}', 'new')),
-                self.told(found))
+                self.changes_of(found))
 
-    def test_server_that_is_built_is_renamed_and_tagged(self):
+    def test_built_server_is_renamed_and_tagged(self):
         for flavor, cells in (('small', ('cell1', 'cell2')),
                               ('huge', ('cell0',))):
             [found] = self.built(flavor=flavor, tags=['old'])

@@ -12,7 +12,7 @@ from tests.functional import repeating
 
 class TestOrder(repeating.TestCase):
 
-    def test_build_that_comes_after_the_deletion(self):
+    def test_build_delivered_after_the_deletion_is_ignored(self):
         for times in self.each_time():
             self.post.keep(repeating.BUILD)
             [uuid] = self.create()
@@ -27,7 +27,7 @@ class TestOrder(repeating.TestCase):
             self.assertDelivered(times)
             self.assertNotIn('Begin', self.done)
 
-    def test_deletion_that_comes_while_the_build_goes_on(self):
+    def test_deletion_delivered_during_the_build_removes_the_server(self):
         for times in self.each_time():
             held = self.hold('a1')
             [uuid] = self.create()
@@ -40,7 +40,7 @@ class TestOrder(repeating.TestCase):
             self.assertEqual(1, self.post.count()[repeating.TERMINATE])
             self.assertDelivered(times)
 
-    def test_deletion_that_comes_after_the_build_has_failed(self):
+    def test_deletion_delivered_after_a_failed_build_removes_the_server(self):
         for times in self.each_time():
             self.driver('a1').fail_builds(1)
             held = self.hold('a1')
@@ -62,7 +62,7 @@ class TestOrder(repeating.TestCase):
             self.assertEqual(
                 2 * times, self.post.delivered[repeating.TERMINATE])
 
-    def test_build_of_the_first_try_that_comes_before_that_of_the_second(self):
+    def test_first_build_delivered_before_the_second_is_ignored(self):
         for times in self.each_time():
             self.driver('a1').fail_builds(1)
             self.at['HandOn'] = lambda: self.post.keep(repeating.BUILD)
@@ -85,13 +85,13 @@ class TestOrder(repeating.TestCase):
             self.assertEqual(2, self.done.count('Begin'))
             self.assertEqual(5 * times, self.post.delivered[repeating.BUILD])
 
-    def test_next_try_that_comes_before_the_host_has_freed_the_build(self):
+    def test_next_attempt_delivered_before_the_release_waits(self):
         for times in self.each_time():
             self.driver('a1').fail_builds(1)
             held = self.hold('a1')
             [uuid] = self.create()
             self.until(lambda: 'GiveNetworks' in self.done, 'it is built')
-            self.say_next(self.post.of(repeating.BUILD)[0])
+            self.send_next(self.post.of(repeating.BUILD)[0])
             self.until(
                 lambda: times == self.post.delivered[
                     repeating.BUILD_INSTANCES], 'the next try is asked for')
@@ -108,7 +108,7 @@ class TestOrder(repeating.TestCase):
                 (repeating.BUILD, repeating.BUILD_INSTANCES))))
             self.assertDelivered(times)
 
-    def test_next_try_that_comes_when_the_one_after_it_is_due(self):
+    def test_repeated_attempt_before_a_due_attempt_is_ignored(self):
         for _ in self.each_time():
             self.driver('a1').fail_builds(1)
             self.driver('a2').fail_builds(1)
@@ -131,7 +131,7 @@ class TestOrder(repeating.TestCase):
             self.assertEqual(3, self.get(uuid).attempts)
             self.assertEqual(3, self.post.count()[repeating.BUILD])
 
-    def test_choice_that_comes_while_the_next_host_is_claimed(self):
+    def test_repeated_selection_during_the_claim_of_the_next_host(self):
         [cell, *_] = self.world._services
         release = cell.parts.claims.release
 
@@ -154,7 +154,7 @@ class TestOrder(repeating.TestCase):
             self.assertEqual((1, 2), tuple(map(
                 self.post.count().get, (repeating.SELECT, repeating.BUILD))))
 
-    def say_next(self, build):
+    def send_next(self, build):
         """Ask for the next try of a build, as its host would."""
         said = dict(build.body['args'])
         build.driver.send(
@@ -178,7 +178,7 @@ class TestMovesInOtherOrders(repeating.TestCase):
         self.rests('active', 'a1', uuid)
         return uuid
 
-    def test_order_to_leave_that_comes_when_the_server_is_back(self):
+    def test_repeated_migrate_out_of_a_returned_server_is_ignored(self):
         for _ in self.each_time():
             uuid = self.at_rest()
             self.post.keep(repeating.MIGRATE_OUT)
@@ -200,7 +200,7 @@ class TestMovesInOtherOrders(repeating.TestCase):
             self.rests('active', 'a1', uuid)
             self.assertEqual(['done', 'done'], self.statuses(uuid))
 
-    def test_order_to_come_that_comes_when_the_move_was_given_up(self):
+    def test_migrate_in_delivered_after_a_failed_move_is_ignored(self):
         for times in self.each_time():
             uuid = self.at_rest()
             self.post.keep(repeating.MIGRATE_IN)
@@ -216,7 +216,7 @@ class TestMovesInOtherOrders(repeating.TestCase):
             self.assertNotIn('MoveBegin', self.done)
             self.assertDelivered(times)
 
-    def test_order_to_come_that_comes_when_the_server_is_deleted(self):
+    def test_migrate_in_delivered_after_the_deletion_is_ignored(self):
         for times in self.each_time():
             uuid = self.at_rest()
             self.post.keep(repeating.MIGRATE_IN)

@@ -13,7 +13,7 @@ from tests.unit import base
 
 class TestKinds(base.TestCase):
 
-    def test_every_message_is_of_the_life_that_is_repeated(self):
+    def test_each_message_is_repeated_by_a_test(self):
         self.assertEqual(
             post.kinds((compute.TOPIC, compute.ComputeAPI),
                        (conductor.TOPIC, conductor.ConductorAPI),
@@ -40,7 +40,7 @@ class TestAtOnce(repeating.TestCase):
 
 class TestAfterwards(repeating.TestCase):
 
-    def assertChangesNothing(self, times, *uuids):
+    def assertUnchangedBy(self, times, *uuids):
         """What was sent so far comes again; nobody says or does more."""
         before = list(map(self.seen, uuids))
         sent, done = self.post.count(), self.done.count('Begin')
@@ -56,25 +56,25 @@ class TestAfterwards(repeating.TestCase):
         self.assertEqual([], self.unexpected())
         self.assertClaimsMatch()
 
-    def test_repeated_message_changes_nothing(self):
+    def test_repeated_message_changes_no_server(self):
         for times in self.each_time():
             uuid = self.live()
 
-            self.assertChangesNothing(times, uuid)
+            self.assertUnchangedBy(times, uuid)
 
-    def test_repeated_message_restores_nothing_deleted(self):
+    def test_repeated_message_restores_no_deleted_server(self):
         for times in self.each_time():
             uuid = self.live()
             self.delete(uuid)
             self.is_gone(uuid)
 
-            self.assertChangesNothing(times, uuid)
+            self.assertUnchangedBy(times, uuid)
 
             self.is_gone(uuid)
             self.assertEqual({*repeating.LIFE, repeating.TERMINATE},
                              set(self.post.count()))
 
-    def test_repeated_message_of_a_batch_changes_nothing(self):
+    def test_repeated_message_of_a_batch_changes_no_server(self):
         for times in self.each_time():
             for host in ('a1', 'a2'):
                 self.driver(host).fail_builds(1)
@@ -83,7 +83,7 @@ class TestAfterwards(repeating.TestCase):
             self.settled([*running, buried])
             self.post.quiet()
 
-            self.assertChangesNothing(times, *running, buried)
+            self.assertUnchangedBy(times, *running, buried)
 
             self.assertIsIn('cell0', buried)
             self.assertEqual(

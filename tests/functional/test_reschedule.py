@@ -40,7 +40,7 @@ class TestReschedule(base.TestCase):
         self.assertEqual([], self.driver('a1').list_instances())
         self.assertEqual([], self.faults('cell1', found.uuid))
 
-    def test_build_that_failed_on_all_hosts_stays_in_its_cell(self):
+    def test_build_failed_on_all_hosts_remains_in_its_cell(self):
         self.deploy({'cell1': [host('a1', LARGE, fail_builds=9),
                                host('a2', fail_builds=9)],
                      'cell2': [host('b1')]})
@@ -92,7 +92,7 @@ class TestReschedule(base.TestCase):
         claims.release(['taker'])
         self.assertClaimsMatch()
 
-    def test_build_that_is_given_up_is_tried_nowhere_else(self):
+    def test_aborted_build_is_not_retried(self):
         self.deploy({'cell1': [host('a1', LARGE, abort_builds=1), host('a2')],
                      'cell2': [host('b1')]})
 

@@ -25,10 +25,10 @@ class TestScenario(cli_base.CommandTestCase):
         self.assertEqual(0, ran.code, ran.err)
         return ran
 
-    def test_scenario_of_classes_ends_as_it_expects(self):
+    def test_scenario_of_classes_meets_its_expectations(self):
         self.play('resource-classes.yaml')
 
-    def test_scenario_of_providers_ends_as_it_expects(self):
+    def test_scenario_of_providers_meets_its_expectations(self):
         ran = self.play('typed-resources.yaml')
 
         # The use of what is shared, and of what is below hosts, is drawn too.
@@ -70,7 +70,7 @@ class TestResourceClasses(base.TestCase):
         [next_] = self.built(flavor='asking')
         self.assertEqual(('ACTIVE', 'a2'), (next_.status, next_.host))
 
-    def test_audit_finds_nothing_wrong_with_it_and_sees_another_amount(self):
+    def test_audit_accepts_a_custom_class_and_finds_a_wrong_amount(self):
         self.start(a1=4)
         [server] = self.built(flavor='asking')
         auditor = services.auditor(

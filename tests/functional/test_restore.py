@@ -142,7 +142,7 @@ class TestRestore(base.TestCase):
 
         self.assertMended(('row-lost', buried.uuid))
 
-    def test_servers_that_the_api_database_lost_are_mapped(self):
+    def test_servers_lost_by_the_api_database_are_mapped(self):
         self.back_up('api')
         late = self.build()
         [buried] = self.built(flavor='huge')
@@ -165,7 +165,7 @@ class TestRestore(base.TestCase):
         self.assertRaises(exception.InstanceNotFound,
                           api.servers.get, base.USER, waiting)
 
-    def test_request_that_came_back_finds_its_server(self):
+    def test_restored_request_finds_its_server(self):
         [waiting] = self.unheard().servers.create(
             base.USER, 'waiting', 'small', availability_zone='one')
         self.back_up('api')
@@ -225,7 +225,7 @@ class TestRestore(base.TestCase):
         self.assertRaises(exception.InstanceNotFound,
                           api.servers.delete, base.USER, late)
 
-    def test_databases_of_one_moment_show_nothing(self):
+    def test_databases_restored_together_have_no_findings(self):
         deleted = self.build()
         self.back_up('api', 'claims', *CELLS)
         self.end(deleted)

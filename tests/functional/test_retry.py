@@ -55,7 +55,7 @@ class RetryCase(base.TestCase):
 
 class TestRetry(RetryCase):
 
-    def test_server_is_built_as_it_was_asked_for(self):
+    def test_retried_server_is_built_as_requested(self):
         uuid = self.buried(tags=['b', 'a'], block_device_mappings=[DISK])
         self.world.api.servers.update(base.USER, uuid, 'renamed')
         before = self.get(uuid)
@@ -77,7 +77,7 @@ class TestRetry(RetryCase):
         self.assertEqual(7, size)
         self.assertClaimsMatch()
 
-    def test_server_that_finds_no_host_again_is_buried_again(self):
+    def test_retried_server_without_a_host_is_buried_again(self):
         uuid = self.buried(tags=['a'], block_device_mappings=[DISK])
         self.world.start_host('cell2', deployment.DeployedHost('b2'))
 
@@ -94,7 +94,7 @@ class TestRetry(RetryCase):
             self.assertEqual(
                 {uuid: 1}, self.in_cell0(table, table.c.instance_uuid))
 
-    def test_server_that_is_not_buried_is_refused_with_its_state(self):
+    def test_retry_outside_of_cell0_is_refused_with_the_state(self):
         [found] = self.built()
         [waiting] = self.unheard().servers.create(
             base.USER, 'server', 'small')
@@ -109,7 +109,7 @@ class TestRetry(RetryCase):
         self.assertRaises(
             exception.InstanceNotFound, self.retry, waiting)
 
-    def test_one_of_several_retries_is_taken(self):
+    def test_simultaneous_retries_build_once(self):
         uuid = self.buried()
         self.make_room()
 
@@ -119,7 +119,7 @@ class TestRetry(RetryCase):
         self.assertEqual('ACTIVE', self.settled([uuid])[0].status)
         self.assertIsIn('cell2', uuid)
 
-    def test_retry_that_no_conductor_heard_of_is_seen_once_and_made(self):
+    def test_retry_unknown_to_conductors_is_listed_once_and_recovered(self):
         uuid = self.buried()
         self.make_room()
 
@@ -134,7 +134,7 @@ class TestRetry(RetryCase):
 
 class TestTrouble(RetryCase):
 
-    def test_server_that_is_deleted_while_it_is_tried_again_is_gone(self):
+    def test_server_deleted_during_a_retry_is_removed(self):
         buried = [self.buried() for _ in RETRYING]
         self.make_room()
         for moment, uuid in zip(RETRYING, buried):
@@ -153,7 +153,7 @@ class TestTrouble(RetryCase):
         self.assertEqual([], self.listed())
         self.assertClaimsMatch()
 
-    def test_deletion_that_races_with_a_retry_wins(self):
+    def test_deletion_racing_with_a_retry_wins(self):
         buried = [self.buried() for _ in range(6)]
         self.make_room()
 

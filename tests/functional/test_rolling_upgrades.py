@@ -193,7 +193,7 @@ class TestAgents(OlderServers):
         self.assertEqual({(newer.UUID, None), (newer.UUID, newer.WHY)},
                          {agent.next(), agent.next()})
 
-    def test_newer_form_comes_when_the_last_agent_has_it(self):
+    def test_newer_version_is_sent_after_the_last_agent_is_upgraded(self):
         agent = self.run_server(newer.Agent(), compute.TOPIC)
         lowest = [1]
         cap = compute.ComputeCap(
@@ -277,7 +277,7 @@ class TestAutomaticVersions(base.TestCase):
         self.assertIn(
             f'Cell {down} does not answer: ', self.logs.output)
 
-    def test_cells_are_upgraded_one_by_one_and_the_api_last(self):
+    def test_cells_are_upgraded_before_the_api(self):
         found = self.built(min_count=2)
         self.delete(found[0].uuid)
         for cell in ('cell1', 'cell2'):
@@ -315,7 +315,7 @@ class TestAutomaticVersions(base.TestCase):
                       'version 99', self.logs.output)
         self.assertHoldsNothing(found.uuid)
 
-    def test_conductor_that_knows_the_oldest_agent_goes_on(self):
+    def test_conductor_with_the_version_of_the_oldest_agent_builds(self):
         self.set_versions(99, 'cell1')
 
         found = self.built(min_count=2)
@@ -325,7 +325,7 @@ class TestAutomaticVersions(base.TestCase):
 
 class TestPinnedDeployment(base.TestCase):
 
-    def test_it_builds_with_the_pins_that_it_can_work_with(self):
+    def test_deployment_with_supported_pins_builds(self):
         self.deploy({'cell1': ['a1']}, upgrade_levels={
             'scheduler': '4.5', 'conductor': '1.19', 'compute': '6.0'})
 
@@ -333,7 +333,7 @@ class TestPinnedDeployment(base.TestCase):
 
         self.assertEqual('ACTIVE', found.status)
 
-    def test_old_agent_does_not_start_beside_new_ones(self):
+    def test_unsupported_pin_stops_the_start(self):
         error = self.assertRaises(
             exception.ConfigurationInvalid, self.deploy, {'cell1': ['a1']},
             upgrade_levels={'scheduler': 'pike'})

@@ -120,7 +120,7 @@ class TestNames(base.TestCase):
         for uuid in both:
             self.assertIn(uuid, str(error))
 
-    def test_begin_of_a_uuid_that_is_a_name_too_is_refused(self):
+    def test_uuid_prefix_equal_to_a_name_is_refused(self):
         first, second = (self.built()[0].uuid for _ in range(2))
         self.world.api.servers.update(base.USER, second, name=first[:8])
 

@@ -95,7 +95,7 @@ class TestEvents(moving.TestCase):
 
         self.assertIn(('delete', None, None, None), self.stored(self.uuid))
 
-    def test_build_that_fails_on_all_hosts_ends_in_an_error(self):
+    def test_build_failed_on_all_hosts_ends_in_an_error(self):
         for host in self.host, self.other(self.host):
             self.driver(host).fail_builds(1)
 

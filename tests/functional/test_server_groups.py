@@ -60,7 +60,7 @@ class TestServerGroups(base.TestCase):
         three = self.accept()
         self.assertEqual([two, three], self.build(two).members)
 
-    def test_members_are_accepted_servers_that_are_not_deleted(self):
+    def test_members_are_accepted_servers_until_deleted(self):
         found = self.built(hints=self.hints(), min_count=2)
         [buried] = self.built(hints=self.hints(), flavor='huge')
 
@@ -72,7 +72,7 @@ class TestServerGroups(base.TestCase):
             self.delete(uuid)
         self.assertEqual([], self.members())
 
-    def test_group_that_is_deleted_keeps_no_server_from_being_built(self):
+    def test_deleted_group_does_not_stop_a_build(self):
         uuid = self.accept()
 
         self.groups.delete(base.USER, self.group.uuid)

@@ -12,7 +12,7 @@ THREE_CELLS = {'cell1': ['a1', 'a2'], 'cell2': ['b1', 'b2'],
 
 class TestLanding(base.TestCase):
 
-    def test_server_is_in_one_cell_with_its_claim(self):
+    def test_server_is_in_a_single_cell_with_its_claim(self):
         self.deploy(THREE_CELLS)
 
         [found] = self.built('web')
@@ -31,7 +31,7 @@ class TestLanding(base.TestCase):
         self.assertIn(found.uuid, self.driver(found.host).list_instances())
         self.assertClaimsMatch()
 
-    def test_servers_of_one_request_are_spread_over_all_hosts(self):
+    def test_servers_of_a_request_are_spread_over_all_hosts(self):
         self.deploy(THREE_CELLS)
 
         found = self.built('web', min_count=6)
@@ -47,7 +47,7 @@ class TestLanding(base.TestCase):
             self.assertIsIn(each.cell, each.uuid)
         self.assertClaimsMatch()
 
-    def test_servers_one_after_the_other_are_spread_too(self):
+    def test_servers_of_successive_requests_are_spread(self):
         self.deploy(THREE_CELLS)
 
         found = self.settled(
@@ -75,7 +75,7 @@ class TestLanding(base.TestCase):
         self.assertEqual(
             [], self.world.api.servers.list(base.USER, limit=0).servers)
 
-    def test_servers_of_other_projects_are_neither_listed_nor_found(self):
+    def test_servers_of_other_projects_are_not_listed_or_found(self):
         self.deploy({'cell1': ['a1']})
         [theirs] = self.built()
         me = context.member('me', 'mine')
@@ -125,7 +125,7 @@ class TestLanding(base.TestCase):
         self.assertEqual({'a1', 'b1'}, {first.host, second.host})
         self.assertEqual(('ERROR', 'cell0'), (third.status, third.cell))
 
-    def test_hint_that_no_filter_reads_is_refused(self):
+    def test_unread_hint_is_refused(self):
         self.deploy({'cell1': ['a1']})
 
         self.assertRaisesRegex(

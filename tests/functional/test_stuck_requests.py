@@ -188,7 +188,7 @@ class TestAgent(TestCase):
                 self.ask('compute', 'cell1', 'a1')
 
 
-class TestAgentThatBuilds(base.TestCase):
+class TestBusyAgent(base.TestCase):
     """An agent whose driver takes long, with one build at a time."""
 
     def start(self, builds_max: int) -> str:
@@ -212,7 +212,7 @@ class TestAgentThatBuilds(base.TestCase):
             self.create()
         return found.uuid
 
-    def test_builds_wait_for_their_turn(self):
+    def test_builds_wait_for_a_free_driver(self):
         uuid = self.start(1)
 
         self.delete(uuid)
@@ -295,7 +295,7 @@ class TestCellConductor(TestCase):
 
 class TestConductor(TestCase):
 
-    def assertBuildsElsewhere(self):
+    def assertBuildsInOtherCell(self):
         [built] = self.built(availability_zone='other')
         self.assertEqual('ACTIVE', built.status)
 
@@ -305,7 +305,7 @@ class TestConductor(TestCase):
             self.create(availability_zone='nova')
 
         self.ask('conductor')
-        self.assertBuildsElsewhere()
+        self.assertBuildsInOtherCell()
 
     def test_moves_wait_for_the_database_of_their_cell(self):
         uuids = [each.uuid for each in self.built(
@@ -317,7 +317,7 @@ class TestConductor(TestCase):
                     for uuid in uuids:
                         send(api, uuid)
                     self.ask('conductor')
-                    self.assertBuildsElsewhere()
+                    self.assertBuildsInOtherCell()
 
     def test_builds_wait_for_the_claim_store(self):
         with self.locked('claims'):
@@ -364,7 +364,7 @@ class TestScheduler(TestCase):
             with self.subTest(method):
                 self.call(method, **arguments)
 
-    def test_requests_for_one_server_wait_for_its_claim(self):
+    def test_requests_for_a_server_wait_for_its_claim(self):
         self.lock('claims')
         self.stuck(*[_uuid()] * 2 * THREADS)
 

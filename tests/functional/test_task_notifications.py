@@ -36,24 +36,24 @@ class TestTaskNotifications(base.TestCase):
         recorded.reset()
         self.addCleanup(recorded.reset)
 
-    def told(self, *events):
+    def sent(self, *events):
         """Return what was told of these events, as it was sent."""
         return [message for _, message, _, _ in recorded.NOTIFICATIONS
                 if message['event_type'] in events]
 
-    def assertToldOnce(self, uuid, publisher, reason):
+    def assertNotifiedOnce(self, uuid, publisher, reason):
         """Each form says once that the build was given up, and why."""
         def check():
             self.assertEqual(
                 [(LEGACY, 'ERROR', f'compute_task.{publisher}'),
                  (VERSIONED, 'ERROR', f'nova-conductor:{publisher}')],
                 [(each['event_type'], each['priority'], each['publisher_id'])
-                 for each in self.told(LEGACY, VERSIONED)])
+                 for each in self.sent(LEGACY, VERSIONED)])
 
         # Users may see the end before it is told.
         self.soon(check)
         legacy, versioned = (
-            each['payload'] for each in self.told(LEGACY, VERSIONED))
+            each['payload'] for each in self.sent(LEGACY, VERSIONED))
         self.assertEqual((uuid, 'error', 'build_instances'), (
             legacy['instance_id'], legacy['state'], legacy['method']))
         self.assertIn(reason, legacy['reason'])
@@ -68,24 +68,24 @@ class TestTaskNotifications(base.TestCase):
         self.assertIn(reason, failure['exception_message'])
         return failure
 
-    def test_failed_build_sends_one_notification_with_its_reason(self):
+    def test_failed_build_sends_a_notification_with_its_reason(self):
         self.deploy({'cell1': ['a1'], 'cell2': ['b1']}, **TOLD)
 
         [found] = self.built(flavor='huge')
 
         self.assertIsIn('cell0', found.uuid)
-        failure = self.assertToldOnce(
+        failure = self.assertNotifiedOnce(
             found.uuid, 'api', 'No valid host was found.')
         self.assertEqual('NoValidHost', failure['exception'])
         self.assertIn('Traceback', failure['traceback'])
 
-    def test_each_failed_server_sends_one_notification(self):
+    def test_each_failed_server_sends_a_notification(self):
         self.deploy({'cell1': ['a1']}, **TOLD)
 
         found = self.built(flavor='huge', min_count=3, max_count=3)
 
         for event, name in ((LEGACY, 'instance_id'), (VERSIONED, None)):
-            told = [each['payload'] for each in self.told(event)]
+            told = [each['payload'] for each in self.sent(event)]
             self.assertCountEqual(
                 [each.uuid for each in found],
                 [each[name] if name
@@ -99,7 +99,7 @@ class TestTaskNotifications(base.TestCase):
         [found] = self.built()
 
         self.assertIsIn('cell1', found.uuid)
-        failure = self.assertToldOnce(
+        failure = self.assertNotifiedOnce(
             found.uuid, 'conductor-cell1', 'Exhausted all hosts')
         self.assertEqual('MaxRetriesExceeded', failure['exception'])
 
@@ -111,7 +111,7 @@ class TestTaskNotifications(base.TestCase):
 
         [found] = self.built()
 
-        [told] = self.told('instance.update')
+        [told] = self.sent('instance.update')
         data = told['payload']['nova_object.data']
         self.assertEqual(found.uuid, data['uuid'])
         self.assertEqual(

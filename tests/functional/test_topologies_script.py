@@ -27,7 +27,7 @@ class TestTopologies(base.TestCase):
             {kind.section for kind in topologies.STORIES.values()},
             sections - NOT_EXECUTED)
 
-    def test_figures_above_their_bars_are_named(self):
+    def test_results_above_their_bars_are_named(self):
         figures = {'topology': 'etcd', 'story': 'killed_leader', 'lost': 1,
                    'over': 0, 'p99 s': 9.9, 'gap s': 20}
 
@@ -47,7 +47,7 @@ class TestTopologies(base.TestCase):
                 {**killed, 'p99 s': 9.9}, {**speed, 'ratio': 0.6},
                 {**killed, 'p99 s': 8.0}]))
 
-    def test_unknown_story_is_refused_with_the_known_ones(self):
+    def test_error_for_an_unknown_story_lists_stories(self):
         error = io.StringIO()
 
         with contextlib.redirect_stderr(error):

@@ -36,7 +36,7 @@ class TestUnsendableMoves(moving.TestCase):
                 'oslo_messaging.rpc.client._BaseCallContext.cast', fail):
             return self.assertRaises(expected, ask, base.ADMIN, self.uuid)
 
-    def assert_nothing_begun(self, asked=1):
+    def assert_no_move_begun(self, asked=1):
         self.assertEqual(['error'] * asked, self.statuses(self.uuid))
         self.assertRests('active', self.host, self.uuid)
 
@@ -48,10 +48,10 @@ class TestUnsendableMoves(moving.TestCase):
             error = self.ask(ask, failure)
 
             self.assertIn('was not begun', str(error))
-            self.assert_nothing_begun(asked)
+            self.assert_no_move_begun(asked)
 
-    def test_error_of_a_foreign_driver_changes_nothing(self):
+    def test_error_of_a_foreign_driver_changes_no_server(self):
         self.ask(self.moves.migrate, RuntimeError('a driver of somebody'),
                  RuntimeError)
 
-        self.assert_nothing_begun()
+        self.assert_no_move_begun()

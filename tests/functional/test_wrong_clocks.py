@@ -165,7 +165,7 @@ class TestWrongClocks(base.TestCase):
             [found] = self.settled(uuids)
             self.assertEqual('ACTIVE', found.status)
 
-    def test_nothing_is_taken_from_a_conductor_that_works(self):
+    def test_working_conductor_keeps_its_lease_beside_wrong_clocks(self):
         """Others that are ahead do not take it for dead."""
         self.bring_up(api=-WRONG_S)
         [uuid] = self.lost(-WRONG_S)
@@ -192,7 +192,7 @@ class TestWrongClocks(base.TestCase):
         self.seen = self.tries([uuid])
 
 
-class TestDoubt(base.TestCase):
+class TestMassOutage(base.TestCase):
     """Hosts that go down at the same time."""
 
     def setUp(self):

@@ -98,7 +98,7 @@ class TestBothFilters(TestCase):
 
         self.assertEqual(('ACTIVE', 'a1'), (found.status, found.host))
 
-    def test_hint_that_is_no_amount_is_refused(self):
+    def test_hint_without_an_amount_is_refused(self):
         failure = self.assertRaises(
             exception.InvalidField, self.select,
             hints={'gpu_memory_mb': 'much'})
@@ -108,7 +108,7 @@ class TestBothFilters(TestCase):
 
 class TestByPath(TestCase):
 
-    def test_filter_that_is_named_by_its_path_decides(self):
+    def test_filter_named_by_its_path_decides(self):
         self.deploy_licensed(filter_scheduler={
             'available_filters': BY_PATH,
             'enabled_filters': ('ComputeFilter', 'LicenceFilter')})
@@ -123,7 +123,7 @@ class TestByPath(TestCase):
 
 class TestFailure(TestCase):
 
-    def test_filter_that_raises_fails_the_request_and_is_named(self):
+    def test_failing_filter_fails_the_request_and_is_named(self):
         self.deploy_licensed(servers='many', filter_scheduler={
             'enabled_filters': ('ComputeFilter', 'LicenceFilter')})
 

@@ -39,7 +39,7 @@ class TestCase(base.TestCase):
 
 class TestClass(TestCase):
 
-    def test_table_claim_and_answer_say_whole_pages(self):
+    def test_table_claim_and_answer_have_whole_pages(self):
         self.deploy({'cell1': [host('a1')], 'cell2': [host('b1', 0)]})
         self.flavor('paged', 1500)
 

@@ -79,7 +79,7 @@ class TestDriver(base.TestCase):
         self.assertEqual(self.child('fpga0/slot0'),
                          listed['fpga0/slot0'].uuid)
 
-    def test_audit_finds_nothing_wrong(self):
+    def test_audit_has_no_findings(self):
         self.built(flavor='design')
         auditor = services.auditor(
             self.world.conf('api'), self.world.api.parts)
