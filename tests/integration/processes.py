@@ -151,7 +151,7 @@ class Process(fixtures.Fixture):
                 _found(self.args, self._env), cwd=self.directory,
                 env=self._env, stdin=subprocess.DEVNULL, stdout=output,
                 stderr=subprocess.STDOUT, start_new_session=True)
-        _tell_keeper(f'process {self.pid} {int(self._stop_signal)}')
+        _write_to_keeper(f'process {self.pid} {int(self._stop_signal)}')
         try:
             self._wait_until_ready()
         except BaseException:
@@ -238,7 +238,7 @@ class Process(fixtures.Fixture):
         keeper.send(self.pid, signal.SIGKILL)
         wait_until(lambda: not self.running, f'{self.name} to be killed')
         keeper.send(self.pid, signal.SIGKILL)
-        _tell_keeper(f'not process {self.pid}')
+        _write_to_keeper(f'not process {self.pid}')
         code = self._popen.wait()
         self._popen = None
         return code
@@ -246,13 +246,13 @@ class Process(fixtures.Fixture):
 
 def guard(group: int) -> None:
     """Have a group of processes terminated, if this process is killed."""
-    _tell_keeper(f'process {group} {int(signal.SIGTERM)}')
+    _write_to_keeper(f'process {group} {int(signal.SIGTERM)}')
 
 
 def kill_guarded(group: int) -> None:
     """Kill what is left of a group that is guarded."""
     keeper.send(group, signal.SIGKILL)
-    _tell_keeper(f'not process {group}')
+    _write_to_keeper(f'not process {group}')
 
 
 def is_alive(pid: int) -> bool:
@@ -269,14 +269,14 @@ def make_directory(parent: str) -> pathlib.Path:
     """Return a new directory that goes, at the latest, with this process."""
     directory = pathlib.Path(parent, f'cellsched-{os.urandom(6).hex()}')
     directory.mkdir(mode=0o700)
-    _tell_keeper(f'directory {directory}')
+    _write_to_keeper(f'directory {directory}')
     return directory
 
 
 def remove_directory(directory: pathlib.Path) -> None:
     """Remove what :func:`make_directory` made."""
     shutil.rmtree(directory)
-    _tell_keeper(f'not directory {directory}')
+    _write_to_keeper(f'not directory {directory}')
 
 
 def _found(args: Sequence[str], env: Mapping[str, str]) -> list[str]:
@@ -315,7 +315,7 @@ def _keeper() -> subprocess.Popen[bytes]:
         stderr=subprocess.DEVNULL, start_new_session=True)
 
 
-def _tell_keeper(line: str) -> None:
+def _write_to_keeper(line: str) -> None:
     pipe = _keeper().stdin
     assert pipe is not None
     pipe.write(f'{line}\n'.encode())

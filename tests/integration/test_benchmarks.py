@@ -15,7 +15,7 @@ RUN = pathlib.Path(__file__).resolve().parents[2] / 'benchmarks' / 'run.py'
 
 
 @profile.by_default(
-    'test_calls_are_held_against_calls_of_nothing',
+    'test_benchmark_of_calls_reports_their_floor',
     reason='more benchmarks of real processes; tests.integration.fates kills '
            'them by default')
 class TestBenchmarks(base.TestCase):
@@ -25,7 +25,7 @@ class TestBenchmarks(base.TestCase):
         for kind in (servers.RabbitMQ, servers.PostgreSQL):
             base.installed(kind)
 
-    def test_builds_are_told_with_what_each_process_spends(self):
+    def test_benchmark_of_builds_reports_each_process(self):
         found = self.benchmark(
             'builds-processes-active', servers=6, first=2, callers=2, idle=1,
             cells=1, hosts=1, scheduling='other')
@@ -63,7 +63,7 @@ class TestBenchmarks(base.TestCase):
         self.assertGreater(figures['memory, MiB of a cell'],
                            figures['memory, MiB of an agent'])
 
-    def test_calls_are_held_against_calls_of_nothing(self):
+    def test_benchmark_of_calls_reports_their_floor(self):
         found = self.benchmark('calls-1', hosts=20, cells=2, calls=3)
 
         times = {line['what']: line for line in found['results']}
@@ -80,7 +80,7 @@ class TestBenchmarks(base.TestCase):
             / times['floor']['median_ms'],
             times['select_destinations']['floors'], 1)
 
-    def test_builds_are_told_though_a_scheduler_is_killed(self):
+    def test_benchmark_of_a_killed_scheduler_reports_all_builds(self):
         found = self.benchmark(
             'fault-scheduler-killed', servers=6, seconds=1, first=2, cells=1,
             hosts=1)
@@ -116,7 +116,7 @@ class TestBenchmarks(base.TestCase):
             self.assertLess(ratio['value'],
                             figures[f'nova over {name}']['value'])
 
-    def test_nova_is_told_beside_the_manager_in_its_place(self):
+    def test_benchmark_compares_nova_and_the_manager(self):
         base.installed(caller.python)
 
         found = self.benchmark(
@@ -157,7 +157,7 @@ class TestBenchmarks(base.TestCase):
         self.assertIn('at least 10000 per second',
                       found['results'][0]['bar'])
 
-    def test_exactness_of_ours_is_told_beside_that_of_nova(self):
+    def test_exactness_is_reported_beside_nova(self):
         base.installed(caller.python)
 
         rows = {row['store']: row for row in json.loads(self.run_command(
@@ -175,7 +175,7 @@ class TestBenchmarks(base.TestCase):
         self.assertEqual(
             0, rows['postgresql']['refused_although_it_fitted'])
 
-    def test_last_places_go_once_by_this_scheduler_and_by_that_of_nova(self):
+    def test_last_places_are_claimed_once_beside_nova(self):
         base.installed(caller.python)
         kinds = {'novas-place', 'novas-place-and-nova-no-retry'}
 

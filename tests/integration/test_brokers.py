@@ -127,8 +127,9 @@ class BrokerTestCase(base.TestCase):
 
 
 @profile.by_default(
-    'test_error_says_where_and_why', 'test_service_ends_with_one_line',
-    'test_one_host_that_accepts_is_enough',
+    'test_error_has_the_address_and_the_reason',
+    'test_service_ends_with_a_single_line',
+    'test_single_accepting_host_suffices',
     reason='more processes whose broker refuses them')
 class TestRefusing(BrokerTestCase):
 
@@ -147,7 +148,7 @@ class TestRefusing(BrokerTestCase):
             self.url(name=self.other): f"access to vhost '{self.other}'",
         }
 
-    def test_error_says_where_and_why(self):
+    def test_error_has_the_address_and_the_reason(self):
         for url, reason in self.refusals().items():
             message = str(self.assertRaises(
                 exception.BrokerRefused, self.check, url))
@@ -158,7 +159,7 @@ class TestRefusing(BrokerTestCase):
             for piece in PIECES:
                 self.assertNotIn(piece, message)
 
-    def test_service_ends_with_one_line(self):
+    def test_service_ends_with_a_single_line(self):
         path = self.configure(self.url(PASSWORD + 'x'))
 
         code, out, err = self.end_of(
@@ -172,7 +173,7 @@ class TestRefusing(BrokerTestCase):
         conf = loader.load(files=[self.configure(url)], dirs=[])
         transport.Transports(conf).check()
 
-    def test_password_is_not_logged_by_libraries_either(self):
+    def test_libraries_do_not_log_the_password(self):
         path = self.configure(self.url(PASSWORD + 'x'), verbose=True)
 
         code, out, err = self.end_of(
@@ -193,7 +194,7 @@ class TestRefusing(BrokerTestCase):
 
         self.assertIn('[oslo_messaging_notifications] transport_url', message)
 
-    def test_one_host_that_accepts_is_enough(self):
+    def test_single_accepting_host_suffices(self):
         good, bad = self.url(), self.url(PASSWORD + 'x')
         nowhere = bad.replace(f':{self.broker.port["amqp"]}/', ':1/')
 
@@ -207,7 +208,7 @@ class TestRefusing(BrokerTestCase):
         self.assertRaises(exception.BrokerRefused, check, nowhere, bad)
         self.assertRaises(exception.BrokerRefused, check, bad, bad)
 
-    def test_command_that_sends_ends_with_one_line_and_accepts_nothing(self):
+    def test_command_ends_with_a_single_line_and_creates_no_server(self):
         flavors.Flavors(
             authorization.LocalOperator(), self.database.database,
             clock.Clock(),
@@ -351,7 +352,7 @@ class TestQueues(BrokerTestCase):
 @profile.full_only('a service that waits for its broker for some time')
 class TestAway(BrokerTestCase):
 
-    def test_service_waits_for_its_broker_and_works_when_it_comes(self):
+    def test_service_waits_for_its_broker_and_works_after_the_start(self):
         self.broker = self.own(servers.RabbitMQ)
         self.name = 'vh'
         self.broker.url(self.name)

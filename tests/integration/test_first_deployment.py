@@ -47,7 +47,7 @@ class TestFirstDeployment(pages.Following):
 
 class TestPage(base.TestCase):
 
-    def test_page_prepares_every_database_and_virtual_host_it_uses(self):
+    def test_page_prepares_each_used_database_and_virtual_host(self):
         blocks = pages.blocks(PAGE)
         made = {name for block in blocks if block.caption == 'prepare'
                 for _, name in pages.MADE.findall(block.text)}
@@ -60,7 +60,7 @@ class TestPage(base.TestCase):
     def test_every_url_of_the_page_is_replaced(self):
         self.assertEqual([], pages.unknown_urls(PAGE))
 
-    def test_page_uses_nothing_but_our_commands(self):
+    def test_page_uses_only_commands_of_the_package(self):
         for block in pages.blocks(PAGE):
             if block.language == 'console' and block.caption != 'prepare':
                 for command, _ in block.commands():

@@ -131,7 +131,7 @@ class TestHostileMessages(base.TestCase):
         self.assertNotIn(SECRET, told)
         self.assertNotIn('Traceback', told)
 
-    def assertTells(
+    def assertBrief(
         self, *said: str, lines: int = 1, of: str = '', **message: Any
     ) -> None:
         """A message is refused in few lines, and nothing of it is shown."""
@@ -150,7 +150,7 @@ class TestHostileMessages(base.TestCase):
         for text in said:
             self.assertIn(text, ' '.join(told))
 
-    def test_what_is_no_json(self):
+    def test_body_other_than_json(self):
         for body in ('', SECRET, f'{{"x": "{SECRET}', "{'x': 1}", '\ufeff{}',
                      DEEP, '{"a":' * 100_000, '9' * 5000,
                      wrapped(f'{{"method": {SECRET}'), wrapped(DEEP),
@@ -158,7 +158,7 @@ class TestHostileMessages(base.TestCase):
             with self.subTest(body=body[:40]):
                 self.assertSkips(body or ' ')
 
-    def test_what_is_no_message(self):
+    def test_body_without_a_message(self):
         for body in ('5', 'null', 'true', f'"{SECRET}"', f'["{SECRET}"]',
                      wrapped('5'), wrapped('null'), wrapped('["x"]'),
                      json.dumps({'oslo.version': '2.0', 'oslo.message': 5}),
@@ -167,12 +167,12 @@ class TestHostileMessages(base.TestCase):
             with self.subTest(body=body[:40]):
                 self.assertSkips(body)
 
-    def test_what_has_no_method(self):
+    def test_message_without_a_method(self):
         for body in ('{}', '[]', '[["x", 1]]', wrapped('{}'), wrapped('[]'),
                      json.dumps({'oslo.message': SECRET}),
                      json.dumps({'oslo.version': '2.0'})):
             with self.subTest(body=body[:40]):
-                self.assertTells('message: method: ', of=body)
+                self.assertBrief('message: method: ', of=body)
 
     def test_envelope_of_another_version(self):
         versions: tuple[Any, ...] = (
@@ -181,7 +181,7 @@ class TestHostileMessages(base.TestCase):
             with self.subTest(version=version):
                 self.assertSkips(wrapped(call(), version))
 
-    def test_bytes_that_are_no_text(self):
+    def test_bytes_without_text(self):
         for body, options in (
                 (b'\xff\xfe\x00', {}),
                 (b'{}', {'content_encoding': 'nonsense'}),
@@ -193,7 +193,7 @@ class TestHostileMessages(base.TestCase):
             with self.subTest(body=body[:40], options=options):
                 self.assertSkips(body, ' message', **options)
 
-    def test_nothing_but_json_is_read(self):
+    def test_only_json_is_read(self):
         path = self.directory / 'opened'
         for content_type, body in (
                 ('application/x-python-serialize',
@@ -207,7 +207,7 @@ class TestHostileMessages(base.TestCase):
                 self.assertSkips(body, '', content_type, 'binary')
         self.assertFalse(path.exists())
 
-    def test_methods_versions_and_arguments_that_are_not_there(self):
+    def test_unknown_methods_versions_and_arguments(self):
         for said, message in (
                 ('method nonsense', {'method': 'nonsense'}),
                 ('method __init__', {'method': '__init__'}),
@@ -224,24 +224,24 @@ class TestHostileMessages(base.TestCase):
                 ('message: context.user:', {'_context_user': CRLF}),
                 ('The deadline of this call', {'_context_deadline': 1})):
             with self.subTest(said=said):
-                self.assertTells(said, **message)
+                self.assertBrief(said, **message)
 
     def test_last_of_duplicate_keys_counts(self):
-        self.assertTells('method nonsense', of=wrapped(
+        self.assertBrief('method nonsense', of=wrapped(
             '{"method": "echo", "args": {"value": 1}, "method": "nonsense"}'))
-        self.assertTells('echo: x: unknown argument', of=wrapped(
+        self.assertBrief('echo: x: unknown argument', of=wrapped(
             '{"method": "echo", "args": {"value": 1, "x": 1, "x": 2}}'))
-        self.assertTells('message: version:', of=wrapped(call()).replace(
+        self.assertBrief('message: version:', of=wrapped(call()).replace(
             '"oslo', '"oslo.version": "99.0", "oslo', 1).replace(
             '\\"1.0\\"', '\\"1.0\\", \\"version\\": 5'))
 
     def test_large_message(self):
         # RabbitMQ 4.0 refuses messages of more than 16 MiB.
         large = SECRET * 2_500_000
-        self.assertTells(lines=0, args={'value': large})
-        self.assertTells(
+        self.assertBrief(lines=0, args={'value': large})
+        self.assertBrief(
             'echo: x: unknown argument', args={'value': 1, 'x': large})
-        self.assertTells('x' * 80, args={'value': 1, 'x' * 15_000_000: 1})
+        self.assertBrief('x' * 80, args={'value': 1, 'x' * 15_000_000: 1})
         self.assertSkips(f'{{"{large}')
 
     def test_deep_message(self):
@@ -252,7 +252,7 @@ class TestHostileMessages(base.TestCase):
             self.assertServes()
         self.assertLess(len(self.told.lines), 3, self.told.lines[:20])
 
-    def test_address_of_a_reply_that_is_none_stops_nobody(self):
+    def test_invalid_reply_address_stops_no_server(self):
         for asker, queue in (('x', None), ('x', ['x']), ('x', {}), ('x', 5),
                              (['x'], 'x'), ('x', CRLF), (CRLF, 'x'),
                              ('x', 'x' * 256), (5, 'x'), (True, True)):
@@ -260,7 +260,7 @@ class TestHostileMessages(base.TestCase):
                 self.write(wrapped(call(_msg_id=asker, _reply_q=queue)))
                 self.assertServes()
 
-    def test_address_of_nobody_is_given_up(self):
+    def test_unknown_reply_address_is_given_up(self):
         for queue in ('nobody', '%s%n', 'x' * 255):
             with self.subTest(queue=queue[:9]):
                 del self.told.lines[:]
@@ -272,7 +272,7 @@ class TestHostileMessages(base.TestCase):
                 self.assertLogged(
                     'failed to send after', 'drop reply', lines=2)
         # It is remembered.
-        self.assertTells('drop reply', _msg_id='7', _reply_q='nobody')
+        self.assertBrief('drop reply', _msg_id='7', _reply_q='nobody')
 
     def test_reply_to_the_server_itself_is_refused(self):
         self.write(wrapped(call(_msg_id='7', _reply_q='victim')))
@@ -282,15 +282,15 @@ class TestHostileMessages(base.TestCase):
         self.assertIn('Refused a message: message: method',
                       '\n'.join(self.told.lines))
 
-    def test_interval_of_heartbeats_that_is_none_is_ignored(self):
+    def test_invalid_heartbeat_interval_is_ignored(self):
         wishes: tuple[Any, ...] = (
             'x', '60', [], {}, -1, 0, 1e300, float('inf'), float('nan'),
             True, 10 ** 400)
         for wish in wishes:
             with self.subTest(wish=wish):
-                self.assertTells(lines=0, _timeout=wish)
+                self.assertBrief(lines=0, _timeout=wish)
 
-    def test_message_that_comes_again_is_refused(self):
+    def test_repeated_message_is_refused(self):
         message = wrapped(call(_unique_id='7'))
-        self.assertTells(lines=0, of=message)
+        self.assertBrief(lines=0, of=message)
         self.assertSkips(message, 'ignoring duplicate message')

@@ -47,7 +47,7 @@ class TestNames(base.TestCase):
         # The installation does not count as time of the test.
         cls.python = base.installed(caller.python)
 
-    def test_recorded_names_are_those_of_nova(self):
+    def test_recorded_names_equal_the_names_of_nova(self):
         output = subprocess.run(
             [self.python, '-I', NAMES], cwd=self.directory, check=True,
             env=processes.environment(), stdout=subprocess.PIPE,

@@ -100,7 +100,7 @@ def run(program, text=''):
 
 class TestOptions(base.TestCase):
 
-    def test_recorded_options_are_those_of_nova(self):
+    def test_recorded_options_equal_the_options_of_nova(self):
         self.assertEqual(
             json.loads(_RECORD.read_text()), json.loads(run('options.py')))
 
@@ -112,7 +112,7 @@ class TestRequiredTraits(base.TestCase):
         lines = run('traits.py', '\n'.join(map(json.dumps, cases)))
         return list(map(json.loads, lines.splitlines()))
 
-    def test_required_traits_and_refusals_are_those_of_nova(self):
+    def test_required_traits_and_refusals_equal_nova(self):
         cases = [
             *pairs('virtio_packed_ring'), *pairs('sound_model'),
             *pairs('ephemeral_encryption', 'ephemeral_encryption_format'),

@@ -279,7 +279,7 @@ class TestCommands(TestCase):
         """Return the JSON output of a command."""
         return json.loads(self.ask(*args, '-f', 'json'))
 
-    def test_unreadable_configuration_has_one_line(self):
+    def test_unreadable_configuration_is_reported_in_a_line(self):
         conf = self.directory / 'nova.conf'
         for text in (None, '[DEFAULT\n'):
             if text is not None:
@@ -294,7 +294,7 @@ class TestCommands(TestCase):
                 [line] = output.splitlines()
                 self.assertIn(str(conf), line)
 
-    def test_invalid_value_has_one_line(self):
+    def test_invalid_value_is_reported_in_a_line(self):
         conf = self.directory / 'nova.conf'
         conf.write_text(
             '[cellsched]\nrefresh_interval = often\n'
@@ -308,7 +308,7 @@ class TestCommands(TestCase):
             self.assertIn('[cellsched] refresh_interval', line)
             self.assertIn('often', line)
 
-    def test_missing_option_has_one_line(self):
+    def test_missing_option_is_reported_in_a_line(self):
         conf = self.directory / 'nova.conf'
         api, own = (f'[{group}]\nconnection = sqlite://\n'
                     for group in ('api_database', 'database'))
@@ -334,7 +334,7 @@ class TestCommands(TestCase):
             [line] = output.splitlines()
             self.assertIn(missing, line)
 
-    def test_database_without_tables_has_one_line(self):
+    def test_database_without_tables_is_reported_in_a_line(self):
         conf = self.directory / 'nova.conf'
         conf.write_text(''.join(
             f'[{group}]\nconnection = sqlite:///{self.directory}/new.db\n'
@@ -418,7 +418,7 @@ class TestCommands(TestCase):
         for text in 'Hosts could not be read', 'unspeakable':
             self.assertNotIn(text, log.read_text())
 
-    def test_workers_publish_health_and_metrics_on_one_port(self):
+    def test_workers_publish_health_and_metrics_on_a_single_port(self):
         conf, port = self.directory / 'port.conf', unit_processes.free_port()
         conf.write_text(
             '[scheduler]\nworkers = 2\n[cellsched]\nrefresh_interval = 0.1\n'
@@ -449,7 +449,7 @@ class TestCommands(TestCase):
         process.terminate()
         self.assertEqual(0, process.wait(self.timeout_s))
 
-    def test_plan_on_columns_claims_nothing(self):
+    def test_plan_on_columns_claims_no_resources(self):
         before = self.answer('capacity', '--flavor', 'm1.large')
 
         planned = self.answer('plan', '--flavor', '4', '--count', '3')
@@ -500,7 +500,7 @@ class TestCommands(TestCase):
         for text in ('Decided on columns', 'cell-', 'RAMWeigher'):
             self.assertIn(text, output)
 
-    def test_shadow_listens_until_it_is_stopped(self):
+    def test_shadow_listens_until_stopped(self):
         conf = self.directory / 'shadow.conf'
         conf.write_text(
             '[oslo_messaging_notifications]\ndriver = messagingv2\n'

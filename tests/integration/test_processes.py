@@ -21,7 +21,7 @@ def process(directory: pathlib.Path, *lines: str, **options: Any):
 
 class TestProcess(base.TestCase):
 
-    def test_it_is_ready_when_its_output_says_so(self):
+    def test_process_is_ready_after_its_output(self):
         each = self.useFixture(process(
             self.directory, 'print("port 17", flush=True)', 'signal.pause()',
             ready=r'port \d+'))
@@ -29,7 +29,7 @@ class TestProcess(base.TestCase):
         self.assertTrue(each.running)
         self.assertEqual('port 17\n', each.output())
 
-    def test_it_is_ready_when_a_function_says_so(self):
+    def test_process_is_ready_after_a_function_returns_true(self):
         flag = self.directory / 'flag'
 
         self.useFixture(process(
@@ -38,7 +38,7 @@ class TestProcess(base.TestCase):
 
         self.assertTrue(flag.exists())
 
-    def test_one_that_ends_before_it_is_ready_is_told_with_its_output(self):
+    def test_process_ending_before_ready_is_an_error_with_its_output(self):
         each = process(
             self.directory, 'raise SystemExit("no database")', ready='ready')
 
@@ -46,7 +46,7 @@ class TestProcess(base.TestCase):
 
         self.assertIn('no database', str(error))
 
-    def test_one_that_is_not_ready_in_time_is_killed(self):
+    def test_process_not_ready_in_time_is_killed(self):
         each = process(self.directory, 'signal.pause()', ready='ready',
                        ready_timeout_s=0.1)
 
@@ -54,7 +54,7 @@ class TestProcess(base.TestCase):
 
         self.assertFalse(each.running)
 
-    def test_one_that_does_not_stop_is_killed_and_told(self):
+    def test_process_ignoring_the_stop_is_killed_with_an_error(self):
         each = process(
             self.directory, 'signal.signal(signal.SIGTERM, signal.SIG_IGN)',
             'print("ready", flush=True)', 'while True: signal.pause()',
@@ -66,7 +66,7 @@ class TestProcess(base.TestCase):
 
         self.assertFalse(processes.is_alive(pid))
 
-    def test_one_that_ended_unasked_is_told(self):
+    def test_process_ending_before_the_stop_is_an_error(self):
         each = process(self.directory, 'raise SystemExit(3)')
         each.start()
         processes.wait_until(lambda: not each.running, 'its end')
@@ -75,7 +75,7 @@ class TestProcess(base.TestCase):
 
         self.assertIn('ended with 3 before it was asked to', str(error))
 
-    def test_one_that_fails_to_stop_well_is_told(self):
+    def test_process_failing_at_the_stop_is_an_error(self):
         each = process(
             self.directory, 'try:', '    print("ready", flush=True)',
             '    signal.pause()', 'finally:', '    raise SystemExit(4)',
@@ -86,7 +86,7 @@ class TestProcess(base.TestCase):
 
         self.assertIn('ended with 4 when asked to', str(error))
 
-    def test_its_children_end_with_it(self):
+    def test_children_end_with_their_process(self):
         each = process(
             self.directory, 'child = subprocess.Popen(["sleep", "1000"])',
             'print(child.pid, flush=True)', 'signal.pause()', ready=r'\d+\n')
@@ -99,7 +99,7 @@ class TestProcess(base.TestCase):
         processes.wait_until(
             lambda: not processes.is_alive(child), "the child's end")
 
-    def test_output_is_that_of_the_last_run(self):
+    def test_output_is_of_the_last_run(self):
         each = self.useFixture(process(
             self.directory, 'print("run", os.getpid(), flush=True)',
             'signal.pause()', ready='run .*\n'))
@@ -124,7 +124,7 @@ class TestProcess(base.TestCase):
         [(_, text)] = result.failures
         self.assertIn('sh.log: {{{why}}}', text)
 
-    def test_command_that_fails_is_told_with_its_output(self):
+    def test_failing_command_is_an_error_with_its_output(self):
         error = self.assertRaises(
             processes.ProcessFailed, self.run_command, 'sh', '-c',
             'echo why >&2; exit 3')

@@ -101,7 +101,7 @@ class TestRabbitMQ(TestCase):
         self.assertEqual(
             'after: hello', self.ask(self.serve('after', url), 'after'))
 
-    def test_broker_that_is_stopped_leaves_no_process(self):
+    def test_stopped_broker_leaves_no_process(self):
         # Clients would look for it for ever, so there are none.
         broker = self.own(servers.RabbitMQ)
 
@@ -109,7 +109,7 @@ class TestRabbitMQ(TestCase):
         broker.stop()
         self.assertEqual([], processes.inside(broker.directory))
 
-    def test_all_of_it_listens_on_the_loopback_interface(self):
+    def test_all_ports_listen_on_the_loopback_interface(self):
         self.part_of(servers.RabbitMQ)
 
         self.assert_loopback(servers.shared(servers.RabbitMQ))
@@ -160,7 +160,7 @@ class DatabaseTests:
 
         self.assertNotEqual(database.url('one'), other.url('one'))
 
-    def test_database_goes_with_its_test_though_it_is_in_use(self):
+    def test_used_database_is_deleted_after_its_test(self):
         self.part_of(self.kind)
         part = servers.Part(servers.shared(self.kind))
         with part:
@@ -170,7 +170,7 @@ class DatabaseTests:
         self.assertRaises(sa.exc.OperationalError, self.engine(
             str(engine.url.render_as_string(hide_password=False))).connect)
 
-    def test_what_was_written_is_there_after_a_crash(self):
+    def test_written_data_survives_a_crash(self):
         database = self.own(self.kind)
         engine = self.engine(database.url('one'))
         with engine.begin() as connection:
@@ -183,7 +183,7 @@ class DatabaseTests:
 
         self.assertEqual(['hosts'], sa.inspect(engine).get_table_names())
 
-    def test_it_listens_on_the_loopback_interface(self):
+    def test_server_listens_on_the_loopback_interface(self):
         self.part_of(self.kind)
 
         self.assert_loopback(servers.shared(self.kind))
@@ -203,7 +203,7 @@ class TestMariaDB(DatabaseTests, TestCase):
 
     kind = mariadb.MariaDB
 
-    def test_commits_wait_for_the_disk_where_they_are_to_be_durable(self):
+    def test_commits_wait_for_the_disk_if_durable(self):
         for durable, flushes in ((False, 2), (True, 1)):
             server = self.useFixture(base.installed(functools.partial(
                 self.kind, durable=durable)))
@@ -213,26 +213,26 @@ class TestMariaDB(DatabaseTests, TestCase):
 
 
 @profile.by_default(
-    'test_tests_that_are_killed_leave_nothing',
+    'test_killed_tests_leave_no_servers',
     reason='other ends of a run; one that is killed cleans up nothing itself')
 class TestEnd(base.TestCase):
     """Nothing is left, however the end comes."""
 
-    def test_tests_that_fail_leave_nothing(self):
+    def test_failed_tests_leave_no_servers(self):
         output = self.run_command(
             *self.script('raise Exception', servers.PostgreSQL),
             env=ALONE, expected=1)
 
         self.assert_gone(output)
 
-    def test_tests_that_are_interrupted_leave_nothing(self):
-        self.assert_nothing_is_left_after(signal.SIGINT, servers.PostgreSQL)
+    def test_interrupted_tests_leave_no_servers(self):
+        self.assert_no_servers_after(signal.SIGINT, servers.PostgreSQL)
 
-    def test_tests_that_are_terminated_leave_nothing(self):
-        self.assert_nothing_is_left_after(signal.SIGTERM, servers.PostgreSQL)
+    def test_terminated_tests_leave_no_servers(self):
+        self.assert_no_servers_after(signal.SIGTERM, servers.PostgreSQL)
 
-    def test_tests_that_are_killed_leave_nothing(self):
-        self.assert_nothing_is_left_after(
+    def test_killed_tests_leave_no_servers(self):
+        self.assert_no_servers_after(
             signal.SIGKILL, *KINDS)
 
     def script(
@@ -251,7 +251,7 @@ class TestEnd(base.TestCase):
         lines += ['print("all of them run", flush=True)', end]
         return [sys.executable, '-c', '\n'.join(lines)]
 
-    def assert_nothing_is_left_after(
+    def assert_no_servers_after(
         self, number: signal.Signals, *kinds: type[serving.SharedServer]
     ) -> None:
         tests = self.process(

@@ -75,7 +75,7 @@ class TestSharing(base.TestCase):
         return [sys.executable, '-m', 'tests.integration.sharing',
                 sys.executable, '-c', code]
 
-    def test_processes_share_a_server_that_goes_with_the_command(self):
+    def test_shared_server_ends_with_the_command(self):
         output = self.run_command(
             *self.command('sys.exit(3)'), env={'PYTHONPATH': ROOT},
             expected=3)
@@ -83,7 +83,7 @@ class TestSharing(base.TestCase):
         self.assert_gone(output)
 
     @profile.full_only('other ends of a run; by default it ends by itself')
-    def test_nothing_is_left_however_the_end_comes(self):
+    def test_ended_run_leaves_no_servers(self):
         for number in signal.SIGINT, signal.SIGTERM, signal.SIGKILL:
             with self.subTest(signal=number):
                 run = self.process(
@@ -125,7 +125,7 @@ class TestServers(base.TestCase):
         self.addCleanup(thread.join)
         self.addCleanup(listener.shutdown)
 
-    def test_server_of_others_has_parts_and_cannot_be_stopped(self):
+    def test_attached_server_has_parts_and_cannot_be_stopped(self):
         base.installed(servers.PostgreSQL)
         server = sharing.attached(servers.PostgreSQL, self.path)
 
@@ -140,7 +140,7 @@ class TestServers(base.TestCase):
         for call in server.stop, server.kill, server.start:
             self.assertRaises(RuntimeError, call)
 
-    def test_part_is_of_a_server_of_its_own_where_nobody_shares_any(self):
+    def test_part_has_a_separate_server_without_sharing(self):
         base.installed(servers.PostgreSQL)
         shared = str(sharing.attached(
             servers.PostgreSQL, self.path).directory)
@@ -152,13 +152,13 @@ class TestServers(base.TestCase):
             self.assertEqual(is_shared, used == shared, used)
             self.assertEqual(is_shared, pathlib.Path(used).exists())
 
-    def test_server_that_is_not_installed_is_told_to_all(self):
+    def test_missing_server_is_reported_to_each_process(self):
         for _ in range(2):
             error = self.assertRaises(
                 serving.NotInstalled, sharing.attached, Missing, self.path)
             self.assertIn('no-such-program', str(error))
 
-    def test_server_that_does_not_start_is_told_to_all(self):
+    def test_failing_server_is_reported_to_each_process(self):
         for _ in range(2):
             error = self.assertRaises(
                 processes.ProcessFailed, sharing.attached, Broken, self.path)

@@ -62,7 +62,7 @@ class TestStories(base.TestCase):
             {'cellsched-scheduler-api': [(request, 'INFO')],
              'cellsched-conductor-api': [(request, 'INFO')]}, steps)
 
-    def test_servers_of_one_request_are_spread_over_the_cells(self):
+    def test_servers_of_a_request_are_spread_over_the_cells(self):
         found = self.create(
             'web', '--flavor', 'small', '--min', '6', '--max', '6')
 
@@ -71,7 +71,7 @@ class TestStories(base.TestCase):
         self.assertEqual(['c1-a', 'c1-a', 'c1-b', 'c1-b', 'c2-a', 'c2-a'],
                          hosts)
 
-    def test_build_that_fails_goes_to_another_host_of_its_cell(self):
+    def test_failed_build_is_retried_on_another_host_of_its_cell(self):
         [server] = self.create('backup', '--flavor', 'archive')
 
         self.assertEqual(
@@ -79,7 +79,7 @@ class TestStories(base.TestCase):
             tuple(server[name] for name in (
                 'Status', 'Cell', 'Host', 'Attempts')))
 
-    def test_server_that_fits_nowhere_is_kept_in_cell0_with_reasons(self):
+    def test_unplaceable_server_is_kept_in_cell0_with_reasons(self):
         [server] = self.create('monster', '--flavor', 'giant', expected=2)
 
         self.assertEqual(('ERROR', 'cell0', ''), tuple(
@@ -88,7 +88,7 @@ class TestStories(base.TestCase):
         self.assertIn('memory', server['Reason'])
         self.assertIn(server, self.world.list_servers())
 
-    def test_deleted_server_is_gone_and_holds_nothing(self):
+    def test_deleted_server_is_not_listed_and_has_no_claims(self):
         [server] = self.create('web', '--flavor', 'small')
         self.assertNotEqual([], self.world.held_by(server['ID']))
 
@@ -98,7 +98,7 @@ class TestStories(base.TestCase):
         self.assertEqual([], self.world.held_by(server['ID']))
         self.world.shell('server', 'show', server['ID'], expected=1)
 
-    def test_audit_finds_a_leak_and_mends_it_and_nothing_else(self):
+    def test_audit_finds_and_repairs_only_a_leak(self):
         web, _ = self.create(
             'web', '--flavor', 'small', '--min', '2', '--max', '2')
         self.create('monster', '--flavor', 'giant', expected=2)

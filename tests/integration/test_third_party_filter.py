@@ -164,7 +164,7 @@ class TestPlan(Example):
         self.assertEqual([], self.places(printed))
         self.assertIn('GPUMemoryFilter', printed)
 
-    def test_filter_that_is_named_by_its_path_decides_or_is_named(self):
+    def test_filter_named_by_its_path_decides_or_is_named(self):
         enabled = {'enabled_filters': 'LicenceFilter', 'available_filters':
                    'third_party_filter.licences.LicenceFilter'}
 

@@ -30,7 +30,7 @@ class DisagreeingClocks(claim_cases.ClaimStoreCase):
         self.ahead = self.make_store()
         self.behind = self.make_peer(self.ahead)
 
-    def test_what_either_did_holds_for_the_other(self):
+    def test_each_store_sees_claims_of_the_other_store(self):
         provider = self.make_provider(self.ahead, VCPU=2)
         for first, second in 2 * ((self.ahead, self.behind),
                                   (self.behind, self.ahead)):
@@ -48,7 +48,7 @@ class DisagreeingClocks(claim_cases.ClaimStoreCase):
             second.release([late.consumer])
             self.assertUsed(first, provider, 0)
 
-    def test_inventory_is_what_was_said_last(self):
+    def test_last_inventory_wins(self):
         provider = self.make_provider(self.ahead, VCPU=2)
         for store, total in ((self.behind, 3), (self.ahead, 4),
                              (self.behind, 5)):
@@ -56,7 +56,7 @@ class DisagreeingClocks(claim_cases.ClaimStoreCase):
             for each in self.ahead, self.behind:
                 self.assertCapacity(each, provider, VCPU=total)
 
-    def test_changes_of_either_are_told_to_the_other(self):
+    def test_changes_of_each_store_are_reported_to_the_other(self):
         provider = self.make_provider(self.ahead, VCPU=8)
         for first, second in ((self.ahead, self.behind),
                               (self.behind, self.ahead)):

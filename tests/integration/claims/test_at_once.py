@@ -49,7 +49,7 @@ class AtOnceTests(test_sql.OnPostgreSQL, claim_cases.ClaimStoreCase):
         self.patch(guarded_statements, 'execute', execute)
         return len(statements) + len(alone), len(commits)
 
-    def test_what_is_new_and_fits_is_one_statement(self):
+    def test_new_fitting_claims_are_a_single_statement(self):
         one, two, three = self.providers
         for batch in (
             [self.make_claim(one, VCPU=1)],
@@ -72,7 +72,7 @@ class AtOnceTests(test_sql.OnPostgreSQL, claim_cases.ClaimStoreCase):
         self.assertUsed(self.store, two, 5, VCPU=4, GB=8)
         self.assertUsed(self.store, three, 3, GB=6)
 
-    def test_consumer_of_several_providers_is_one_statement(self):
+    def test_consumer_of_two_providers_is_a_single_statement(self):
         one, two, three = self.providers
         batch = [claims.Claim('c', two, {'VCPU': 1}),
                  claims.Claim('c', one, {'VCPU': 1}),
@@ -83,7 +83,7 @@ class AtOnceTests(test_sql.OnPostgreSQL, claim_cases.ClaimStoreCase):
         self.assertEqual({'c', 'd'}, set(self.store.claims_of(['c', 'd'])))
         self.assertEqual(0, self.store.claim(batch))
 
-    def test_consumer_of_four_providers_is_one_statement(self):
+    def test_consumer_of_four_providers_is_a_single_statement(self):
         one, two, three = self.providers
         four = self.make_provider(self.store, CUSTOM_GPU=1)
         demands = {three: {'GB': 3}, one: {'VCPU': 2, 'GB': 1},
@@ -101,7 +101,7 @@ class AtOnceTests(test_sql.OnPostgreSQL, claim_cases.ClaimStoreCase):
             {usage.provider for usage in self.store.usages(token).usages})
         self.assertEqual(0, self.store.claim(batch))
 
-    def test_room_of_one_of_several_that_is_taken_meanwhile(self):
+    def test_capacity_of_a_provider_taken_during_the_claim_is_refused(self):
         one, two, three = self.providers
         batch = [claims.Claim('c', provider, {'VCPU': number})
                  for number, provider in enumerate((two, three, one), 2)]
@@ -121,7 +121,7 @@ class AtOnceTests(test_sql.OnPostgreSQL, claim_cases.ClaimStoreCase):
             self.assertUsed(
                 self.store, claim.provider, 1, **claim.resources)
 
-    def test_many_demands_are_one_message(self):
+    def test_many_demands_are_a_single_message(self):
         batch = [self.make_claim(self.make_provider(self.store, VCPU=9),
                                  VCPU=1 + number) for number in range(9)]
 
@@ -130,7 +130,7 @@ class AtOnceTests(test_sql.OnPostgreSQL, claim_cases.ClaimStoreCase):
         for claim in batch:
             self.assertHolds(self.store, claim)
 
-    def test_long_batch_is_one_message(self):
+    def test_long_batch_is_a_single_message(self):
         self.patch(statements, 'CHUNK', 4)
         batch = [self.make_claim(self.providers[0], VCPU=1)
                  for _ in range(5)]
@@ -153,7 +153,7 @@ class AtOnceTests(test_sql.OnPostgreSQL, claim_cases.ClaimStoreCase):
             self.make_claim(provider, VCPU=amount) for amount in (4, 6, 8)])
         self.assertUsed(self.store, provider, 3, VCPU=18)
 
-    def test_what_fails_does_nothing_and_is_no_news_to_the_log(self):
+    def test_failed_claims_change_no_rows_and_log_no_lines(self):
         log = self.useFixture(fixtures.FakeLogger())
         provider = self.providers[0]
         held = claims.Claim('held', provider, {'VCPU': 2})
@@ -179,7 +179,7 @@ class AtOnceTests(test_sql.OnPostgreSQL, claim_cases.ClaimStoreCase):
         new = self.make_claim(provider, VCPU=1)
         self.assertEqual(1, self.store.claim([held, new]))
 
-    def test_room_that_is_taken_meanwhile_is_not_taken_twice(self):
+    def test_capacity_taken_during_the_claim_is_not_taken_twice(self):
         provider = self.providers[0]
         with self.waiting([self.make_claim(provider, VCPU=3)]) as (
                 connection, claiming):
@@ -190,7 +190,7 @@ class AtOnceTests(test_sql.OnPostgreSQL, claim_cases.ClaimStoreCase):
         self.assertUsed(self.store, provider, 1, VCPU=6)
         self.assertEqual(['first'], self.consumers())
 
-    def test_room_that_is_given_back_meanwhile_can_be_taken(self):
+    def test_capacity_released_during_the_claim_is_taken(self):
         provider = self.providers[0]
         self.store.claim([claims.Claim('first', provider, {'VCPU': 6})])
         with self.waiting([self.make_claim(provider, VCPU=3)]) as (
@@ -200,7 +200,7 @@ class AtOnceTests(test_sql.OnPostgreSQL, claim_cases.ClaimStoreCase):
 
         self.assertUsed(self.store, provider, 1, VCPU=3)
 
-    def test_what_changes_meanwhile_adds_up_and_is_told(self):
+    def test_concurrent_changes_add_up_and_are_reported(self):
         provider = self.providers[0]
         lane = schema.FEED.lane('late')
         early = next(str(number) for number in itertools.count()
@@ -223,7 +223,7 @@ class AtOnceTests(test_sql.OnPostgreSQL, claim_cases.ClaimStoreCase):
                 ).where(schema.providers.c.uuid == provider)).one(),
                 (lane, schema.FEED.position(connection, lane)))
 
-    def test_claim_that_waits_for_its_consumer_holds_no_lane(self):
+    def test_claim_waiting_for_its_consumer_locks_no_lane(self):
         """All claims need the lanes of the feed, and writes lock them last."""
         one, two, _ = self.providers
         for batches in (
@@ -252,7 +252,7 @@ class AtOnceTests(test_sql.OnPostgreSQL, claim_cases.ClaimStoreCase):
                 self.assertEqual(0, claiming.result().chosen)
                 self.store.release(['c'])
 
-    def test_connection_that_was_lost_is_replaced(self):
+    def test_lost_connection_is_replaced(self):
         log = self.useFixture(fixtures.FakeLogger())
         first, second, third = (
             self.make_claim(self.providers[0], VCPU=1) for _ in range(3))
@@ -295,7 +295,7 @@ class AtOnceTests(test_sql.OnPostgreSQL, claim_cases.ClaimStoreCase):
 
 class TestAtOnce(AtOnceTests, base.TestCase):
 
-    def test_neither_way_of_racing_ones_takes_more_than_there_is(self):
+    def test_both_ways_of_claiming_in_a_race_respect_the_capacity(self):
         providers = [self.make_provider(self.store, VCPU=20)
                      for _ in range(4)]
 

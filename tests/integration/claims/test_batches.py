@@ -76,7 +76,7 @@ class Killed(Forking, claim_batches.BatchCase):
     #: Statements that it takes at least, with the commit.
     LEAST = 5
 
-    def test_claim_of_a_killed_process_leaves_nothing(self):
+    def test_claim_of_a_killed_process_changes_no_rows(self):
         store = self.make_store()
         host = self.make_host(
             store, dict.fromkeys(claim_batches.DEMANDS, 1))
@@ -123,7 +123,7 @@ class TestPostgreSQLKilled(test_sql.OnPostgreSQL, Killed, base.TestCase):
 
     LEAST = 1
 
-    def test_claim_of_one_statement_is_whole_or_not_there(self):
+    def test_claim_in_a_single_statement_is_complete_or_absent(self):
         store = self.make_store()
         host = self.make_host(
             store, dict.fromkeys(claim_batches.DEMANDS, 1))

@@ -90,7 +90,7 @@ class TestCassandraClaims(
 
         self.assertTrue(store._ledger.adds)
 
-    def test_tables_that_are_missing_are_named(self):
+    def test_missing_tables_are_named(self):
         url = self.part_of(server.Cassandra).url('empty')
         store = cassandra.CassandraClaims(
             self.make_client(url), clock.Clock(), random.Random(),
@@ -122,7 +122,7 @@ class TestCassandraClaims(
         self.assertEqual([provider], store.find_providers(
             claims.ProviderQuery({'VCPU': [4]})))
 
-    def test_keyspace_is_made_unless_it_is_there(self):
+    def test_keyspace_is_created_unless_present(self):
         url = self.server.place(f'{self.keyspace}_made')
         self.addCleanup(self.server.drop, f'{self.keyspace}_made')
         store = cassandra.CassandraClaims(
@@ -144,7 +144,7 @@ class TestCassandraClaims(
 
         self.assertFalse(self.make_store().same_backend(other))
 
-    def test_server_that_is_not_there_is_unreachable(self):
+    def test_unreachable_server_is_an_error_without_the_password(self):
         url = 'cassandra://a:secret@127.0.0.1:1/claims'
         address = options.address(url)
         store = cassandra.CassandraClaims(
@@ -156,7 +156,7 @@ class TestCassandraClaims(
         self.assertEqual('claims', found.schema)
         self.assertNotIn('secret', str(found))
 
-    def test_figures_that_somebody_wrote_are_set_right(self):
+    def test_corrupted_amounts_are_corrected(self):
         store = self.make_store()
         provider = self.make_provider(store, VCPU=8, MEMORY_MB=8)
         store.claim([self.make_claim(provider, VCPU=2)])
@@ -172,7 +172,7 @@ class TestCassandraClaims(
             self.assertIn(provider, self.names_of(store.usages(token).usages))
             self.assertFalse(store.recount(provider))
 
-    def test_row_that_no_consumer_names_is_deleted(self):
+    def test_row_without_a_consumer_is_deleted(self):
         store = self.make_store()
         provider = self.make_provider(store, VCPU=8)
         stray, stays = (self.make_claim(provider, VCPU=2) for _ in range(2))
@@ -187,7 +187,7 @@ class TestCassandraClaims(
         self.assertUsed(store, provider, 1, VCPU=2)
         self.assertHolds(store, stays)
 
-    def test_batch_of_hundreds_for_one_provider_is_whole(self):
+    def test_batch_of_hundreds_for_a_provider_is_atomic(self):
         store = self.make_store()
         provider = self.make_provider(store, VCPU=450)
         batch = [self.make_claim(provider, VCPU=1) for _ in range(450)]
@@ -207,7 +207,7 @@ class TestCassandraClaims(
         self.assertFalse(
             self.clients[0]._connected().use_client_timestamp)
 
-    def test_processes_that_race_take_what_there_is(self):
+    def test_processes_in_a_race_never_exceed_the_capacity(self):
         """Concurrent reads never see more used than fits."""
         store = self.make_store()
         providers = [self.make_provider(store, VCPU=20) for _ in range(2)]
@@ -249,7 +249,7 @@ class TestWhereTheServerCannotAdd(
 
 @profile.full_only(
     'clocks that disagree; the rules are proven on PostgreSQL')
-class TestClocksThatDisagree(
+class TestDisagreeingClocks(
         disagreeing.DisagreeingClocks, OnCassandra, base.TestCase):
 
     def make_store_with(self, clock_):
@@ -266,7 +266,7 @@ class TestClocksThatDisagree(
 
 @profile.full_only(
     'clocks that disagree; the rules are proven on PostgreSQL')
-class TestTimesOfClients(TestClocksThatDisagree):
+class TestTimesOfClients(TestDisagreeingClocks):
     """Clients with timestamps of their own."""
 
     def make_client_with(self, clock_):

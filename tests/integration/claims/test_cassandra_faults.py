@@ -94,9 +94,9 @@ class FaultCase(claim_cases.ClaimStoreCase, base.TestCase):
                 over.set()
             for each in running:
                 each.result()
-        self.check_told(self.open_at(url), providers, held)
+        self.check_claims(self.open_at(url), providers, held)
 
-    def check_told(self, store, providers, held):
+    def check_claims(self, store, providers, held):
         reported = store.claims_of([*held])
         self.assertEqual(held, {
             name: self.by_provider(batch) for name, batch in reported.items()})
@@ -111,9 +111,9 @@ class FaultCase(claim_cases.ClaimStoreCase, base.TestCase):
 
 
 @profile.full_only('a real server that dies; by default a model does')
-class TestServerThatIsKilled(FaultCase):
+class TestKilledServer(FaultCase):
 
-    def test_claims_go_on_when_it_is_back_and_none_is_lost(self):
+    def test_claims_continue_after_a_restart_without_losses(self):
         node = self.useFixture(base.installed(
             lambda: server.Cassandra(durable=True)))
         self.show_output_of(node.processes[0])
@@ -128,7 +128,7 @@ class TestServerThatIsKilled(FaultCase):
 @unittest.skipUnless(
     strutils.bool_from_string(os.environ.get(VARIABLE, '')),
     f'three nodes take long to start; {VARIABLE}=1 has them')
-class TestClusterThatLosesANode(FaultCase):
+class TestClusterLosingANode(FaultCase):
 
     #: Seconds after which the driver has not yet given up a node that hangs.
     soon_s = 25.0
@@ -143,7 +143,7 @@ class TestClusterThatLosesANode(FaultCase):
         self.keyspace = f'claims_{random.getrandbits(32):08x}'
         self.url = self.cluster.url(self.keyspace)
 
-    def test_claims_go_on_meanwhile_and_when_it_is_back(self):
+    def test_claims_continue_during_and_after_the_loss_of_a_node(self):
         def lose():
             self.cluster.processes[2].kill()
             store = self.open_at(self.url)
@@ -153,7 +153,7 @@ class TestClusterThatLosesANode(FaultCase):
 
         self.claim_under(self.url, lose)
 
-    def test_claims_go_on_beside_a_node_that_hangs(self):
+    def test_claims_continue_beside_a_hanging_node(self):
         def hang():
             # It is asked first for each of these.
             providers = self.providers_of(2, 5)
@@ -170,16 +170,16 @@ class TestClusterThatLosesANode(FaultCase):
 
         self.claim_under(self.url, hang)
 
-    def test_everybody_asks_one_node_for_a_partition_unless_it_hangs(self):
+    def test_partition_has_a_single_coordinator_unless_avoided(self):
         self.open_at(self.url).sync()
         connected = [self.connect() for _ in range(2)]
 
-        first = self.asked(connected)
+        first = self.coordinators(connected)
         self.assertEqual(1, len(first))
         for _, nodes in connected:
             nodes.avoid(*first)
 
-        second = self.asked(connected)
+        second = self.coordinators(connected)
         self.assertEqual(1, len(second))
         self.assertNotEqual(first, second)
 
@@ -192,7 +192,7 @@ class TestClusterThatLosesANode(FaultCase):
         self.addCleanup(cluster.shutdown)
         return cluster.connect(), nodes
 
-    def asked(self, connected):
+    def coordinators(self, connected):
         """Return the nodes used for a partition."""
         found = set()
         for session, _ in connected:
@@ -299,7 +299,7 @@ def _shut(end):
 
 @profile.full_only(
     'a real server whose answers are lost; by default a model loses them')
-class TestClientThatIsCutOff(test_cassandra.OnCassandra, FaultCase):
+class TestClientCutOff(test_cassandra.OnCassandra, FaultCase):
 
     def setUp(self):
         super().setUp()
@@ -313,7 +313,7 @@ class TestClientThatIsCutOff(test_cassandra.OnCassandra, FaultCase):
             f'cassandra://{serving.ADDRESS}:{self.proxy.port}/'
             f'{self.keyspace}')
 
-    def test_claim_whose_answer_is_lost_is_found_out(self):
+    def test_claim_with_a_lost_answer_is_resolved(self):
         near = self.make_store()
         one, two = (self.make_provider(near, VCPU=2) for _ in range(2))
         for number in 1, 2:
@@ -332,7 +332,7 @@ class TestClientThatIsCutOff(test_cassandra.OnCassandra, FaultCase):
                     self.assertFalse(near.recount(provider))
                 near.release([consumer])
 
-    def test_release_whose_answer_is_lost_is_found_out(self):
+    def test_release_with_a_lost_answer_is_resolved(self):
         near = self.make_store()
         provider = self.make_provider(near, VCPU=2)
         for number in 2, 3, 4:

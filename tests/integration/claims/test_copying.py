@@ -41,7 +41,7 @@ class CopyingTests:
         self.copy(source, self.store)
         self.copy(self.store, self.files.store())
 
-    def test_store_is_the_same_however_it_is_reached(self):
+    def test_same_backend_is_recognized_over_any_connection(self):
         other = session.Database(
             self.by_driver(self.part_of(self.server).url('copied')), 'claims',
             clock=clock.Clock())

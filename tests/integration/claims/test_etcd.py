@@ -74,6 +74,6 @@ class TestClosing(closing.ClosedWithItsParts, OnEtcd, base.TestCase):
 
 @profile.full_only(
     'clocks that disagree; the rules are proven on PostgreSQL')
-class TestClocksThatDisagree(
+class TestDisagreeingClocks(
         disagreeing.DisagreeingClocks, OnEtcd, base.TestCase):
     pass

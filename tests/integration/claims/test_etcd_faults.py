@@ -172,8 +172,8 @@ class FaultCase(base.TestCase):
 
 @profile.by_default(
     'test_lost_answer_is_found_out',
-    'test_who_was_away_while_the_server_compacted_is_told_all',
-    'test_server_that_is_down_is_named_and_no_password',
+    'test_follower_behind_a_compaction_gets_all_changes',
+    'test_unreachable_server_is_named',
     reason='a real server that dies; by default a model does')
 class TestMember(FaultCase):
 
@@ -205,7 +205,7 @@ class TestMember(FaultCase):
         [usage] = direct.usages(providers=[host]).usages
         self.assertEqual((1, 1), (usage.used['VCPU'], usage.consumers))
 
-    def test_who_was_away_while_the_server_compacted_is_told_all(self):
+    def test_follower_behind_a_compaction_gets_all_changes(self):
         store, follower = self.make_store(), self.make_store()
         hosts = self.make_hosts(store)
         token = follower.usages().token
@@ -240,7 +240,7 @@ class TestMember(FaultCase):
         self.assertEqual([hosts[1]], [
             usage.provider for usage in changes.usages])
 
-    def test_server_that_is_down_is_named_and_no_password(self):
+    def test_unreachable_server_is_named(self):
         store = etcd.EtcdClaims(
             client.EtcdClient(options.place(self.url)), clock.Clock(),
             random.Random(), url=self.url, retry_timeout_s=0)
@@ -323,7 +323,7 @@ class TestCluster(FaultCase):
 
     kind = servers.EtcdCluster
 
-    def test_claims_survive_one_of_three_members(self):
+    def test_claims_survive_the_loss_of_a_member(self):
         def lose_leader():
             leader = self.server.client().status()['leader']
             for number in self.server.members:
@@ -396,7 +396,7 @@ class TestModel(FaultCase):
                 protocol.Transaction(success=tuple(ops()))
                 for _ in range(chance.randint(0, 1)))), tuple(ops()))
 
-    def test_compacted_changes_are_told_to_be(self):
+    def test_compacted_changes_are_reported_as_compacted(self):
         sender = self.make_client()
         for number in range(5):
             last = sender.send(protocol.Transaction(
@@ -410,7 +410,7 @@ class TestModel(FaultCase):
                 protocol.Changes(b'/x/', b'/x0', after, last))
             self.assertIsInstance(answer, kind)
 
-    def test_member_that_is_not_there_was_sent_nothing(self):
+    def test_request_to_an_absent_member_is_not_sent(self):
         port = self.useFixture(serving.Port()).number
         sender = client.EtcdClient(
             options.place(f'etcd://{serving.ADDRESS}:{port}'))

@@ -30,7 +30,7 @@ class GroupingTests(claim_groups.GroupCase):
             futures.wait([claiming])
         return claiming
 
-    def test_who_joins_meanwhile_is_counted(self):
+    def test_member_joining_during_the_claim_is_counted(self):
         for policy, host in (('anti-affinity', 'h1'), ('affinity', 'h2')):
             store, group = self.make_grouping(), str(uuid.uuid4())
 
@@ -43,7 +43,7 @@ class GroupingTests(claim_groups.GroupCase):
             self.assertEqual(1, len(store.consumers()))
             store.release(store.consumers())
 
-    def test_it_is_the_lock_that_has_them_counted(self):
+    def test_members_are_not_counted_without_the_lock(self):
         self.patch(group_members, 'lock_numbers', lambda claims: [])
         group = str(uuid.uuid4())
         store = self.make_grouping()
@@ -54,17 +54,18 @@ class GroupingTests(claim_groups.GroupCase):
         self.assertEqual({claim.consumer for claim in both},
                          {*store.consumers()})
 
-    def test_claims_without_a_group_do_not_wait_for_those_with_one(self):
+    def test_claims_without_a_group_do_not_wait_for_the_group_lock(self):
         store = self.make_grouping()
         member = self.member(str(uuid.uuid4()), 'h1', 'affinity')
         with self.make_database().writer() as connection:
             group_members.lock(connection, [member])
 
-            store.claim([self.make_claim(self.hosts['h1'], VCPU=1)])
+            self.assertEqual(1, store.claim(
+                [self.make_claim(self.hosts['h1'], VCPU=1)]))
 
-        store.claim([member])
+        self.assertEqual(1, store.claim([member]))
 
-    def test_who_was_released_in_ignorance_of_groups_is_no_member(self):
+    def test_member_released_outside_does_not_count(self):
         store, group = self.make_grouping(), str(uuid.uuid4())
         gone = self.member(group, 'h1', 'anti-affinity')
         store.claim([gone])
@@ -82,7 +83,7 @@ class TestGrouping(test_sql.OnPostgreSQL, GroupingTests, base.TestCase):
 
 
 @profile.by_default(
-    'test_it_is_the_lock_that_has_them_counted',
+    'test_members_are_not_counted_without_the_lock',
     reason='MariaDB; the rules are proven on PostgreSQL')
 class TestMariaDB(test_sql.OnMariaDB, GroupingTests, base.TestCase):
     pass

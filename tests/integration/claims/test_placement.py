@@ -84,7 +84,7 @@ class TestPlacementClaims(OnPlacement, suite.ClaimStoreSuite, base.TestCase):
 
         super().test_consumer_gets_one_of_its_racing_claims()
 
-    def test_consumer_that_processes_raced_for_is_set_right_by_a_claim(self):
+    def test_consumer_raced_for_by_processes_is_corrected_by_a_claim(self):
         store = self.make_store()
         claims_ = [self.make_claim(self.make_provider(store, VCPU=2), VCPU=2)
                    for _ in range(8)]
@@ -114,7 +114,7 @@ class TestPlacementClaims(OnPlacement, suite.ClaimStoreSuite, base.TestCase):
 
         self.assertEqual([], store.usages().usages)
 
-    def test_nobody_is_left_whom_others_cannot_claim_for(self):
+    def test_refused_consumer_can_be_claimed_by_nova(self):
         store = self.make_store()
         provider = self.make_provider(store, VCPU=8)
         consumer = str(uuid.uuid4())
@@ -130,7 +130,7 @@ class TestPlacementClaims(OnPlacement, suite.ClaimStoreSuite, base.TestCase):
         self.assertEqual(204, answer.status)
         self.assertHolds(store, claims.Claim(consumer, provider, {'VCPU': 1}))
 
-    def test_consumer_that_somebody_left_behind_can_be_claimed_for(self):
+    def test_consumer_without_allocations_can_be_claimed(self):
         store = self.make_store(retry_timeout_s=4)
         provider = self.make_provider(store, VCPU=8)
         claim = self.make_claim(provider, VCPU=1)
@@ -142,7 +142,7 @@ class TestPlacementClaims(OnPlacement, suite.ClaimStoreSuite, base.TestCase):
 
         self.assertHolds(store, claim)
 
-    def test_what_somebody_claims_as_nova_does_is_held(self):
+    def test_allocation_written_by_nova_is_a_claim(self):
         store = self.make_store()
         provider = self.make_provider(store, VCPU=8)
         claim, target = self.make_claim(provider, VCPU=3), str(uuid.uuid4())
@@ -163,7 +163,7 @@ class TestPlacementClaims(OnPlacement, suite.ClaimStoreSuite, base.TestCase):
 
 @profile.full_only(
     'clocks that disagree; the rules are proven on PostgreSQL')
-class TestClocksThatDisagree(
+class TestDisagreeingClocks(
         disagreeing.DisagreeingClocks, OnPlacement, base.TestCase):
     pass
 
@@ -201,13 +201,13 @@ class TestRaces(OnPlacement, base.TestCase):
             most = max(most, usage.used['VCPU'])
         return most
 
-    def test_placement_alone_gives_more_than_there_is(self):
+    def test_placement_without_guards_exceeds_the_capacity(self):
         """Guards are not needed any more if this test fails."""
         self.assertGreater(self.race(
             lambda own, guard, bodies: own._server.set_allocations(bodies)),
             4)
 
-    def test_nothing_above_the_capacity_is_taken_with_guards(self):
+    def test_guards_keep_the_capacity(self):
         self.assertLessEqual(self.race(
             lambda own, guard, bodies: own.write(guard, bodies)), 4)
 

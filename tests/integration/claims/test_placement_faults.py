@@ -149,16 +149,16 @@ class Worker:
             self.expected |= batch
 
     def release(self, consumers):
-        self.until_it_answers(lambda: self.store.release(consumers))
+        self.until_reachable(lambda: self.store.release(consumers))
         self.expected |= dict.fromkeys(consumers, {})
 
     def transfer(self, source):
         target = str(uuid.uuid4())
-        self.until_it_answers(lambda: self.store.transfer(source, target))
+        self.until_reachable(lambda: self.store.transfer(source, target))
         self.expected[target] = self.expected[source]
         self.expected[source] = {}
 
-    def until_it_answers(self, call):
+    def until_reachable(self, call):
         while True:
             with contextlib.suppress(exception.DatabaseUnreachable):
                 return call()
@@ -241,7 +241,7 @@ class FaultCase(base.TestCase):
 @profile.full_only('a real server that dies; by default a model does')
 class TestFaults(FaultCase):
 
-    def test_placement_that_dies_under_load_loses_and_leaks_nothing(self):
+    def test_killed_placement_loses_and_leaks_no_claims(self):
         workers = self.workers(base.PATIENCE_S)
         first = workers[0]
         self.run_all(workers[1:], lambda: (
@@ -249,7 +249,7 @@ class TestFaults(FaultCase):
             first.run(3)))
         self.check(workers)
 
-    def test_placement_that_stops_and_goes_on_does_nothing_late(self):
+    def test_stopped_placement_applies_no_late_claims(self):
         worker, other = self.workers(2)[:2]
         worker.run(2)
         self.server.set_running(False)
@@ -263,7 +263,7 @@ class TestFaults(FaultCase):
                 each.result()
         self.check([worker, other])
 
-    def test_nonsense_between_us_and_placement_leaks_nothing(self):
+    def test_broken_answers_of_placement_leak_no_claims(self):
         proxy = Proxy(self.server.url(), (
             '409 before', '500 before', '502 before', '502 after',
             '500 after', 'closed before', 'closed after', 'half after'))
@@ -288,7 +288,7 @@ class TestDatabase(FaultCase):
         self.postgresql = self.own(servers.PostgreSQL)
         return self.postgresql
 
-    def test_database_that_dies_under_load_loses_and_leaks_nothing(self):
+    def test_killed_database_of_placement_loses_and_leaks_no_claims(self):
         workers = self.workers(base.PATIENCE_S)
         first = workers[0]
         self.run_all(workers[1:], lambda: (

@@ -62,9 +62,9 @@ sys.exit(racing.main())
 
 
 @profile.by_default(
-    'test_exactly_what_fits_is_taken_in_postgresql',
-    'test_store_that_takes_more_than_there_is_is_found_out',
-    'test_store_that_refuses_what_fits_is_found_out',
+    'test_capacity_is_claimed_exactly_in_postgresql',
+    'test_store_exceeding_the_capacity_is_detected',
+    'test_store_refusing_fitting_claims_is_detected',
     reason='races of processes in further stores')
 class TestRacing(base.TestCase):
 
@@ -89,34 +89,34 @@ class TestRacing(base.TestCase):
                   for what in ('claims', 'places', 'taken')))
         self.assertGreater(found['looks'], 1)
 
-    def test_exactly_what_fits_is_taken_in_memory(self):
+    def test_capacity_is_claimed_exactly_in_memory(self):
         self.check('memory')
 
-    def test_exactly_what_fits_is_taken_in_sqlite(self):
+    def test_capacity_is_claimed_exactly_in_sqlite(self):
         self.check('sqlite')
 
-    def test_exactly_what_fits_is_taken_in_postgresql(self):
+    def test_capacity_is_claimed_exactly_in_postgresql(self):
         base.installed(servers.PostgreSQL)
         self.check('postgresql')
 
-    def test_exactly_what_fits_is_taken_in_mariadb(self):
+    def test_capacity_is_claimed_exactly_in_mariadb(self):
         base.installed(mariadb.MariaDB)
         self.check('mariadb')
 
-    def test_exactly_what_fits_is_taken_in_etcd(self):
+    def test_capacity_is_claimed_exactly_in_etcd(self):
         base.installed(etcd.Etcd)
         self.check('etcd')
 
-    def test_exactly_what_fits_is_taken_in_cassandra(self):
+    def test_capacity_is_claimed_exactly_in_cassandra(self):
         base.installed(cassandra.Cassandra)
         self.check('cassandra', FEW)
 
-    def test_exactly_what_fits_is_taken_in_placement(self):
+    def test_capacity_is_claimed_exactly_in_placement(self):
         base.installed(servers.PostgreSQL)
         base.installed(caller.python)
         self.check('placement', FEWER)
 
-    def test_store_that_takes_more_than_there_is_is_found_out(self):
+    def test_store_exceeding_the_capacity_is_detected(self):
         found = self.run_broken('Generous')
 
         self.assertEqual(SIZE['claims'], found['taken'])
@@ -124,7 +124,7 @@ class TestRacing(base.TestCase):
             self.assertGreater(found[what], 0)
         self.assertIn('oversold', found['wrong'])
 
-    def test_store_that_refuses_what_fits_is_found_out(self):
+    def test_store_refusing_fitting_claims_is_detected(self):
         found = self.run_broken('Hesitant', {**SIZE, 'claims': 400})
 
         self.assertEqual(0, found['oversold'])

@@ -108,7 +108,7 @@ class SilentClientTests:
         with self.make_database().writer() as connection:
             connection.exec_driver_sql(statement)
 
-    def check_others(self):
+    def check_second_client(self):
         """Use what a silent client used; a locked row would refuse it."""
         claim = self.make_claim(self.host, VCPU=1)
         self.assertEqual(2, self.other.claim([
@@ -135,7 +135,7 @@ class SilentClientTests:
                     pass
                 was_silent = self.wire.is_silent.is_set()
                 if was_silent:
-                    self.check_others()
+                    self.check_second_client()
                 self.wire.go_on()
             # Whatever came of it, it is done once.
             calling.result()
@@ -148,12 +148,12 @@ class SilentClientTests:
                 return
         self.fail(f'{name} takes more than {PACKETS_MAX} packets')
 
-    def test_nothing_is_held_by_a_client_that_is_silent(self):
+    def test_silent_client_holds_no_locks(self):
         for name in CALLS:
             with self.subTest(name):
                 self.check_at_each_packet(name)
 
-    def test_writes_are_one_packet_and_its_answer(self):
+    def test_write_is_a_single_packet_and_its_answer(self):
         # A connection that is not used for a second is checked.
         self.useFixture(fixtures.MonkeyPatch(
             'cellsched.db.engines.TRUSTED_S', math.inf))
@@ -197,7 +197,7 @@ class SilentClientTests:
                     (self.further, frozenset(traits)),
                     queries.traits_of(connection, self.host))
 
-    def test_host_that_another_session_locks_is_named(self):
+    def test_host_locked_by_another_session_is_named(self):
         held = self.make_claim(self.further, VCPU=1)
         batch = [self.make_claim(self.host, VCPU=1),
                  self.make_claim(self.further, VCPU=1)]
@@ -217,7 +217,7 @@ class SilentClientTests:
         self.assertEqual([], self.other.consumers())
         self.assertEqual(2, self.other.claim(batch))
 
-    def test_write_outlives_a_session_that_is_idle_with_a_lock(self):
+    def test_write_outlives_an_idle_session_with_a_lock(self):
         [claim] = batch = [self.make_claim(self.host, VCPU=1)]
         self.other.claim(batch)
         idle = self.limited(self.url)._database
@@ -237,7 +237,7 @@ class SilentClientTests:
 
         self.assertEqual({}, self.other.claims_of([claim.consumer]))
 
-    def test_call_whose_answer_is_lost_is_made_once(self):
+    def test_call_with_a_lost_answer_is_applied_once(self):
         for name in CALLS:
             with self.subTest(name):
                 self.silent.consumers()
@@ -292,7 +292,7 @@ class TestSilentClients(
 
 
 @profile.by_default(
-    'test_nothing_is_held_by_a_client_that_is_silent',
+    'test_silent_client_holds_no_locks',
     reason='MariaDB; the rules are proven on PostgreSQL')
 class TestMariaDB(
         SilentClientTests, test_sql.OnMariaDB,
@@ -342,7 +342,7 @@ class TestBuilds(stories.TestCase, base.TestCase):
             self.delete(built.uuid)
             self.gone(built.uuid)
 
-    def test_builds_go_on_whatever_packet_an_api_is_silent_at(self):
+    def test_builds_continue_while_an_api_is_silent_at_any_packet(self):
         for packets in range(self.packets):
             api, wire = self.silent_api()
             with futures.ThreadPoolExecutor(1) as pool:

@@ -219,7 +219,7 @@ class SQLClaimsTests(suite.ClaimStoreSuite, model.ModelTests):
         for usage in self.store.usages().usages:
             self.assertEqual({'VCPU': 0, 'GB': 0}, usage.used)
 
-    def test_change_that_commits_late_is_told(self):
+    def test_late_commit_is_reported(self):
         """An earlier transaction may become visible after a later one."""
         early, late = (
             self.make_provider(self.store, VCPU=8) for _ in range(2))
@@ -258,7 +258,7 @@ class TestSQLClaims(OnPostgreSQL, SQLClaimsTests, base.TestCase):
     reason='MariaDB; the rules are proven on PostgreSQL')
 class TestMariaDB(OnMariaDB, SQLClaimsTests, base.TestCase):
 
-    def test_what_cannot_be_there_is_not_found(self):
+    def test_unstorable_names_are_not_found(self):
         for name in '\xe9', '\U0001f600', 'x' * 300:
             self.assertEqual({}, self.store.claims_of([name]))
             self.assertEqual(
@@ -266,7 +266,7 @@ class TestMariaDB(OnMariaDB, SQLClaimsTests, base.TestCase):
             self.assertEqual([], self.store.consumers(after=name))
             self.store.release([name])
 
-    def test_release_of_several_waits_for_nobody_elses(self):
+    def test_release_of_several_waits_for_no_locked_consumer(self):
         """Not even if a full scan of the table would be cheaper."""
         provider = self.make_provider(self.store, VCPU=100, GB=100)
         theirs, ours = (
@@ -314,12 +314,12 @@ class TestSerializable(TestRepeatableRead):
     isolation = 'serializable'
 
 
-class TestClocksThatDisagree(
+class TestDisagreeingClocks(
         disagreeing.DisagreeingClocks, OnPostgreSQL, base.TestCase):
     pass
 
 
 @profile.full_only('MariaDB; the rules are proven on PostgreSQL')
-class TestClocksThatDisagreeOnMariaDB(
+class TestDisagreeingClocksOnMariaDB(
         disagreeing.DisagreeingClocks, OnMariaDB, base.TestCase):
     pass

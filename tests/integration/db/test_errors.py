@@ -95,7 +95,7 @@ class ErrorTests:
             self.assertEqual(
                 [self.limited[0], *own[1:]], limits(unlimited))
 
-    def test_statement_that_takes_too_long_finds_a_busy_database(self):
+    def test_statement_timeout_is_a_busy_database(self):
         database = self.open(statement_timeout=0.1)
 
         def wait(use):
@@ -106,7 +106,7 @@ class ErrorTests:
             self.assertRaises(exception.DatabaseBusy, wait, use)
         self.process(database)
 
-    def test_locks_of_a_client_that_stopped_go_with_its_session(self):
+    def test_locks_of_a_stopped_client_end_with_its_session(self):
         self.add('a')
         stopped = self.open(idle_transaction_timeout=1.0)
 
@@ -125,7 +125,7 @@ class ErrorTests:
                 sa.select(THINGS.c.name)).scalars().all())
         self.process(stopped)
 
-    def test_missing_table_names_the_command_that_mends_it(self):
+    def test_missing_table_is_an_error_naming_the_sync_command(self):
         with self.database.writer() as connection:
             METADATA.drop_all(connection)
 
@@ -134,7 +134,7 @@ class ErrorTests:
         self.assertIn('things_that_fail', str(error))
         self.assertIn('cellsched-manage api_db sync', str(error))
 
-    def test_one_of_a_deadlock_may_try_again(self):
+    def test_loser_of_a_deadlock_may_retry(self):
         self.add('a', 'b')
         both = threading.Barrier(2)
 
@@ -156,7 +156,7 @@ class ErrorTests:
         self.assertEqual({type(None), exception.TransactionLost},
                          {type(outcome) for outcome in outcomes})
 
-    def test_connection_that_ends_is_replaced(self):
+    def test_closed_connection_is_replaced(self):
         for use in self.other.reader, self.other.writer:
             self.end(self.process())
 
@@ -175,7 +175,7 @@ class ErrorTests:
             self.assertRaises(exception.DatabaseUnreachable, end_amid)
             self.process()
 
-    def test_connections_of_a_server_that_restarted_are_replaced(self):
+    def test_connections_to_a_restarted_server_are_replaced(self):
         self.clock = clock.FakeClock()
         for idle_s, failures in ((0, 1), (engines.TRUSTED_S, 0)):
             database = self.open(max_pool_size=3)
@@ -195,8 +195,8 @@ class ErrorTests:
                 stack.enter_context(database.reader()).scalar(self.own_process)
                 for _ in range(3)}
 
-    def test_database_that_is_not_there_is_named_without_the_password(self):
-        for place in self.database.url + '_not', self.nowhere():
+    def test_error_for_a_missing_database_hides_the_password(self):
+        for place in self.database.url + '_not', self.unreachable_url():
             error = self.assertRaises(
                 exception.DatabaseUnreachable, self.process, self.open(place))
 
@@ -204,7 +204,7 @@ class ErrorTests:
                           str(error))
             self.assertNotIn(self.account, str(error))
 
-    def nowhere(self):
+    def unreachable_url(self):
         """Return a URL of a port at which nobody may listen."""
         return sa.make_url(self.database.url).set(
             port=1).render_as_string(hide_password=False)
@@ -265,7 +265,7 @@ class TestErrors(ErrorTests, base.APITestCase):
 
         self.assertNotEqual(former, self.process(database))
 
-    def test_text_is_unicode_whatever_the_environment_says(self):
+    def test_text_is_unicode_in_any_environment(self):
         self.useFixture(fixtures.EnvironmentVariable(
             'PGCLIENTENCODING', 'LATIN1'))
 
@@ -300,7 +300,7 @@ class TestMariaDBErrors(base.OnMariaDB, ErrorTests, base.APITestCase):
             self.assertEqual(1, connection.execute(
                 sa.text('SELECT @@wsrep_sync_wait')).scalar())
 
-    def test_lock_that_takes_too_long_may_be_tried_again(self):
+    def test_lock_timeout_may_be_retried(self):
         self.add('a')
 
         def wait(timeout_s):

@@ -67,7 +67,7 @@ class FeedTests:
 
 class HostTests(FeedTests, following_hosts.Writing):
 
-    def test_follower_of_racing_agents_misses_nothing(self):
+    def test_follower_misses_no_change_of_concurrent_agents(self):
         follower = following_hosts.Follower(self.database)
         follower.poll()
 
@@ -94,7 +94,7 @@ class HostTests(FeedTests, following_hosts.Writing):
 
 class TestHosts(HostTests, base.CellTestCase):
 
-    def test_change_that_commits_late_is_told(self):
+    def test_late_commit_is_reported(self):
         hosts = [f'host{number}' for number in range(10)]
         for host in hosts:
             self.report(host)
@@ -132,7 +132,7 @@ class TestHosts(HostTests, base.CellTestCase):
         newcomer.poll()
         self.assertEqual(newcomer.services, follower.services)
 
-    def test_agents_lose_to_nobody(self):
+    def test_concurrent_agents_lose_no_transaction(self):
         outcomes = racing.race(*[
             lambda number=number: [
                 self.report(f'host{number}') for _ in range(20)]
@@ -168,7 +168,7 @@ class TestHostsSerializable(TestHostsRepeatableRead):
 class TestAggregates(
         FeedTests, following_aggregates.Writing, base.APITestCase):
 
-    def test_follower_of_racing_operators_misses_nothing(self):
+    def test_follower_misses_no_change_of_concurrent_operators(self):
         follower = following_aggregates.Follower(self.database)
         follower.poll()
 

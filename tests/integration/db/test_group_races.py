@@ -42,7 +42,7 @@ class TestGroupRaces(base.APITestCase):
                 connection, group.id, samples.uuids(1), samples.NOW)
             return True
 
-    def test_as_many_join_as_there_is_room_for(self):
+    def test_group_is_joined_up_to_its_limit_in_a_race(self):
         for _ in range(ROUNDS):
             uuid = self.group()
 
@@ -51,7 +51,7 @@ class TestGroupRaces(base.APITestCase):
             self.assertEqual(
                 [False] * (JOINERS - MOST) + [True] * MOST, sorted(outcomes))
 
-    def test_group_is_left_joined_and_deleted_without_an_error(self):
+    def test_group_is_changed_and_deleted_at_once_without_an_error(self):
         for _ in range(ROUNDS):
             uuid, old = self.group(), samples.uuids(3)
             found = self.write(instance_groups.get, uuid)

@@ -46,7 +46,7 @@ class TestRefusing(base.APITestCase):
         self.assertEqual([7], self.numbers())
         self.assertEqual('', log.output)
 
-    def test_other_text_that_is_no_number_is_an_error(self):
+    def test_text_without_a_number_is_an_error(self):
         def mistake():
             with self.database.each_alone() as connection:
                 connection.execute(sa.text("SELECT CAST('seven' AS integer)"))
@@ -69,7 +69,7 @@ class TestEachAlone(base.APITestCase):
             return connection.execute(
                 sa.text('SELECT pg_backend_pid()')).scalar_one()
 
-    def test_nothing_is_sent_after_its_statement(self):
+    def test_single_statement_is_the_last_on_its_connection(self):
         for _ in range(3):
             process = self.read()
 
@@ -80,7 +80,7 @@ class TestEachAlone(base.APITestCase):
                                 'WHERE pid = :pid'),
                         {'pid': process}).scalar_one())
 
-    def test_transactions_are_whole_again_after_it(self):
+    def test_transactions_are_restored_after_a_single_statement(self):
         process = self.read()
 
         with self.one.writer() as connection:

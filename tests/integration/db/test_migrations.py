@@ -55,7 +55,7 @@ class MigrationTests:
             self.assertEqual([], drift.differences(database, schema), name)
             schema.check(database)
 
-    def test_constraints_have_the_names_that_they_have_elsewhere(self):
+    def test_constraints_have_the_names_of_the_models(self):
         for schema in SCHEMAS:
             database = self.open(schema.name.lower(), schema)
             schema.sync(database)
@@ -110,7 +110,7 @@ class MigrationTests:
             self.assertEqual(0, connection.execute(sa.text(
                 'SELECT count(*) FROM database_tokens')).scalar())
 
-    def test_databases_of_one_name_on_two_servers_are_two(self):
+    def test_databases_with_equal_names_on_two_servers_differ(self):
         one = self.open('same', cell.SCHEMA)
         cell.SCHEMA.sync(one)
         other = session.Database(

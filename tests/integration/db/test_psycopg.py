@@ -83,7 +83,7 @@ class TestPreparing(ByPsycopg, base.APITestCase):
                     'SELECT count(*) FROM pg_prepared_statements'))
         return found.scalar_one()
 
-    def test_statements_are_prepared_that_are_executed_often(self):
+    def test_frequent_statements_are_prepared(self):
         self.assertEqual(0, self.prepared('', 2))
         self.assertEqual(1, self.prepared('', 10))
 
@@ -91,5 +91,5 @@ class TestPreparing(ByPsycopg, base.APITestCase):
         self.assertEqual(1, self.prepared('prepare_threshold=1', 3))
         self.assertEqual(0, self.prepared('prepare_threshold=20', 10))
 
-    def test_nothing_is_prepared_where_that_is_turned_off(self):
+    def test_statements_are_not_prepared_if_disabled(self):
         self.assertEqual(0, self.prepared('prepare_threshold=none', 20))

@@ -203,7 +203,7 @@ class TestArchiveServers(base.CellTestCase, test_cell_archive.TestServers):
     pass
 
 
-class TestArchiveOthers(base.CellTestCase, test_cell_archive.TestOtherRows):
+class TestArchiveOtherRows(base.CellTestCase, test_cell_archive.TestOtherRows):
     pass
 
 

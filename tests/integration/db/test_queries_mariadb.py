@@ -18,7 +18,7 @@ proven = profile.full_only(
 
 class TestStatements(base.OnMariaDB, test_queries.TestStatements):
 
-    def test_many_rows_are_one_statement_where_none_is_there(self):
+    def test_many_rows_are_inserted_by_a_single_statement(self):
         hosts = [f'host{number}' for number in range(10)]
 
         with recording.recorded(self.database) as said:
@@ -39,7 +39,7 @@ class TestText(base.OnMariaDB, base.APITestCase):
             connection.execute(sa.insert(models.flavors), {
                 'name': name, 'flavorid': name, 'memory_mb': 1, 'vcpus': 1})
 
-    def test_names_are_told_apart_by_each_character(self):
+    def test_names_are_compared_by_each_character(self):
         names = ['a', 'A', '\xe4', 'a ', 'a\0', '\U0001f600', '\U0001f601']
 
         for name in names:
@@ -51,12 +51,12 @@ class TestText(base.OnMariaDB, base.APITestCase):
                 .order_by(models.flavors.c.name)).scalars().all())
         self.assertRaises(exception.ConstraintViolated, self.add, '\U0001f600')
 
-    def test_text_that_is_too_long_is_refused(self):
+    def test_long_text_is_refused(self):
         error = self.assertRaises(exception.DatabaseError, self.add, 'x' * 256)
 
         self.assertIn("'name'", str(error))
 
-    def test_sessions_see_what_others_committed(self):
+    def test_sessions_read_committed_rows(self):
         with self.database.writer() as connection:
             self.assertEqual('READ-COMMITTED', connection.scalar(
                 sa.text('SELECT @@tx_isolation')))
@@ -259,7 +259,7 @@ class TestArchiveServers(base.OnMariaDB, test_queries.TestArchiveServers):
 
 
 @proven
-class TestArchiveOthers(base.OnMariaDB, test_queries.TestArchiveOthers):
+class TestArchiveOtherRows(base.OnMariaDB, test_queries.TestArchiveOtherRows):
     pass
 
 

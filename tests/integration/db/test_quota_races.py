@@ -110,7 +110,7 @@ class TestSeveralProjects(base.APITestCase):
                 if not self.may_lose:
                     raise
 
-    def test_nobody_waits_for_one_who_waits_for_him(self):
+    def test_admissions_of_several_projects_do_not_deadlock(self):
         database = self.make_database()
         project, driver = projects.Project(database), projects.driver(cores=9)
         names = ['a', 'b', 'c']

@@ -64,7 +64,7 @@ class TestRaces(base.APITestCase):
 
             self.assertEqual([None] * 3 + [set(uuids)], outcomes)
 
-    def test_hosts_that_are_mapped_in_any_order_do_not_deadlock(self):
+    def test_hosts_mapped_in_different_orders_do_not_deadlock(self):
         east, west = self.cells
         for number in range(3):
             hosts = [f'host{number}-{row}' for row in range(3000)]
@@ -79,7 +79,7 @@ class TestRaces(base.APITestCase):
 
             self.assertEqual([None] * 3, outcomes)
 
-    def test_one_of_several_that_ask_at_once_leads(self):
+    def test_single_leader_is_elected_in_a_race(self):
         for number in range(ROUNDS):
             outcomes = racing.race(*[
                 lambda name=name, now=number * 100.0: self.write(
@@ -88,7 +88,7 @@ class TestRaces(base.APITestCase):
 
             self.assertEqual([False] * 7 + [True], sorted(outcomes))
 
-    def test_decisions_and_what_takes_them_back_do_not_deadlock(self):
+    def test_decisions_and_withdrawals_do_not_deadlock(self):
         east, west = self.cells
         uuids = samples.uuids(60)
         samples.accept(self.database, uuids)
@@ -140,7 +140,7 @@ class TestHostNames(base.CellTestCase):
             services.identify, samples.uuids(1)[0], host, 'compute',
             samples.NOW, 1, host_id)
 
-    def test_one_of_machines_that_take_a_name_at_once_gets_it(self):
+    def test_single_machine_takes_a_name_in_a_race(self):
         for number in range(ROUNDS):
             name, machines = f'host{number}', samples.uuids(3)
             for each in machines[1:]:
@@ -177,7 +177,7 @@ class TestLocked(base.APITestCase):
         samples.accept(self.database, self.uuids)
         self.due = leases.LeaseDeadline(1060.0, samples.LATER)
 
-    def test_locked_batch_is_left_out_of_what_is_claimed(self):
+    def test_locked_batch_is_not_claimed(self):
         held, free = self.uuids
         with self.database.writer() as holding, \
                 self.database.writer() as claiming:
@@ -188,7 +188,7 @@ class TestLocked(base.APITestCase):
             self.assertEqual([[free]], leases.claim(
                 claiming, [[held], [free]], 'owner', self.due, 1120.0))
 
-    def test_locked_lease_is_left_out_of_what_is_extended(self):
+    def test_locked_lease_is_not_extended(self):
         held, free = self.uuids
         with self.database.writer() as connection:
             build_requests.lease(

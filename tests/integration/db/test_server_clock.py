@@ -22,7 +22,7 @@ class TestTime(base.CellTestCase):
         self.addCleanup(database.close)
         return database
 
-    def test_processes_agree_however_wrong_their_clocks_are(self):
+    def test_processes_with_wrong_clocks_agree_on_the_time(self):
         right = clock.Clock().timestamp()
 
         for ahead_s in (0.0, AHEAD_S, -AHEAD_S):
@@ -49,7 +49,7 @@ class TestTime(base.CellTestCase):
 
     in_zone = 'options=-c%20timezone%3DAsia/Kolkata'
 
-    def test_transaction_begins_after_the_server_was_asked(self):
+    def test_transaction_begins_after_the_query_of_the_clock(self):
         database = self.open(AHEAD_S)
         lane = models.FEED.lane('host')
 

@@ -75,7 +75,7 @@ class TestAPI(killed.Killed):
             'api', 'api', call=call, arguments=arguments, die_at=die_at)
         self.assertTrue(child.wait('ended')['killed'])
 
-    def test_what_was_accepted_is_built_though_nobody_was_told(self):
+    def test_accepted_servers_are_built_without_a_message(self):
         for step in 'Accept', 'Tell':
             self.call(step, 'create', name=step, flavor='small', min_count=2)
 
@@ -85,7 +85,7 @@ class TestAPI(killed.Killed):
                 self.assertEnds(uuid, 'ACTIVE')
             self.remove(*uuids)
 
-    def test_what_was_being_deleted_can_be_deleted_again(self):
+    def test_interrupted_deletion_can_be_repeated(self):
         [uuid] = self.create('deleted')
         self.assertEnds(uuid, 'ACTIVE')
 
@@ -135,13 +135,13 @@ class TestCompute(killed.Killed):
         self.restart(host)
         self.assertEnds(uuid, None)
 
-    def go_elsewhere(self, step: str, host: str) -> None:
+    def retry_on_another_host(self, step: str, host: str) -> None:
         uuid = self.build(host, step)
         self.assertEnds(uuid, 'ACTIVE')
         self.assertEqual(self.SECOND, self.world.rows(uuid)['cell2'].host)
         self.remove(uuid)
 
-    def test_build_on_a_host_that_stays_down_fails_where_none_is_left(self):
+    def test_build_on_a_dead_last_host_fails(self):
         uuid = self.build(self.SECOND, 'Spawn')
 
         self.assertEnds(uuid, 'ERROR')
@@ -186,15 +186,16 @@ _add(TestCompute, 'deletion_wins_after', 'delete',
      ('Begin', 'HandOn'), TestCompute.FIRST)
 _add(TestCompute, 'deletion_wins_after', 'delete',
      ('Spawn', 'Finish'), TestCompute.SECOND)
-_add(TestCompute, 'build_goes_on_elsewhere_after', 'go_elsewhere',
-     ('Begin', 'GiveNetworks', 'HandOn'), TestCompute.FIRST)
+_add(TestCompute, 'build_is_retried_on_another_host_after',
+     'retry_on_another_host', ('Begin', 'GiveNetworks', 'HandOn'),
+     TestCompute.FIRST)
 _add(TestCompute, 'deletion_is_done_after', 'terminate',
      ('Destroy', 'Terminate'))
 
 for kind, names in (
         (TestConductor, ['test_servers_are_built_once_after_writerows']),
         (TestCompute, ['test_server_is_built_once_after_spawn']),
-        (TestAPI, ['test_what_was_being_deleted_can_be_deleted_again'])):
+        (TestAPI, ['test_interrupted_deletion_can_be_repeated'])):
     profile.by_default(
         *names, reason='death after further steps, which unit tests and the '
         'simulation have too')(kind)

@@ -66,7 +66,7 @@ class TestConductor(killed.Killed):
         for each in victim, other:
             each.kill()
 
-    def test_build_of_a_stopped_conductor_is_taken_up_and_stays_so(self):
+    def test_build_of_a_stopped_conductor_is_taken_over_for_good(self):
         for step in STEPS:
             self.wake(step)
 

@@ -47,7 +47,7 @@ def fork(order):
             serve(order)
         finally:
             os._exit(1)
-    say('forked', order['number'], pid=pid)
+    send('forked', order['number'], pid=pid)
     return pid
 
 
@@ -56,8 +56,8 @@ def reap(children):
         pid, status = os.waitpid(-1, os.WNOHANG)
         if not pid:
             break
-        say('ended', children.pop(pid), killed=os.WIFSIGNALED(status)
-            and os.WTERMSIG(status) == signal.SIGKILL)
+        send('ended', children.pop(pid), killed=os.WIFSIGNALED(status)
+             and os.WTERMSIG(status) == signal.SIGKILL)
 
 
 def serve(order):
@@ -76,7 +76,7 @@ def serve(order):
         getattr(made.servers, order['call'])(USER, **order['arguments'])
         os._exit(0)
     made.start()
-    say('started', order['number'])
+    send('started', order['number'])
     threading.Event().wait()
 
 
@@ -95,7 +95,7 @@ def dying(order):
     return reached
 
 
-def say(what, number, **more):
+def send(what, number, **more):
     line = json.dumps({'what': what, 'number': number, **more}) + '\n'
     os.write(1, line.encode())
 

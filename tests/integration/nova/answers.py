@@ -93,7 +93,7 @@ class Answers(base.TestCase):
                     {'host': each['host'], 'nodename': each['host'],
                      'limits': {}}, each)
 
-    def test_repeated_request_gets_the_same_hosts_and_one_claim(self):
+    def test_repeated_request_gets_the_same_hosts_and_a_single_claim(self):
         uuids = base.new(2)
         first = self.selected(uuids, alternates=False)
         held = [self.world.held_by(uuid) for uuid in uuids]
@@ -118,7 +118,7 @@ class Answers(base.TestCase):
             for host in scheduler.HOSTS:
                 self.assertNotIn(host, json.dumps(error))
 
-    def test_request_that_fits_only_in_part_claims_nothing(self):
+    def test_request_fitting_in_part_claims_no_resources(self):
         uuids = base.new(7)
 
         self.refused(uuids, flavor={**base.SMALL, 'memory_mb': 40000})

@@ -66,11 +66,11 @@ class TestOneWriter(Nodes, story.Story):
         self.assertEndures(
             lambda: os.killpg(node.pid, signal.SIGSTOP), go_on)
 
-    def test_writer_that_goes_on_as_a_reader(self):
+    def test_writer_becomes_read_only(self):
         self.assertEndures(lambda: self.cluster.set_read_only(0, True),
                            lambda: self.cluster.set_read_only(0, False))
 
-    def test_proxy_that_cuts_idle_connections(self):
+    def test_proxy_cuts_idle_connections(self):
         self.reconfigure('(timeout (?:client|server)) 2h', r'\1 1s')
 
         self.assertEndures(lambda: None)
@@ -85,7 +85,7 @@ class TestAllWriters(Nodes, story.Story):
     section = 'Galera with several writers'
     further = 'Galera with one writer',
 
-    def test_node_that_lags(self):
+    def test_node_lags(self):
         self.cluster.create('cellsched_lag')
         for table in ('things (id INT PRIMARY KEY)',
                       'parts (id INT PRIMARY KEY, '

@@ -54,7 +54,7 @@ class TestSynchronousStandby(PairStory):
 
         self.assertEndures(fail_over, self.rejoin)
 
-    def test_primary_that_goes_on_as_a_reader(self):
+    def test_primary_becomes_read_only(self):
         def switch_over():
             self.pair.follow('reader', self.former)
             self.pair.wait_for_standby()
@@ -93,7 +93,7 @@ class TestLostTail(PairStory):
     def databases(cls):
         return Databases(super().databases(), cls.plain_database())
 
-    def test_audit_repairs_what_an_asynchronous_standby_lost(self):
+    def test_audit_repairs_losses_of_an_asynchronous_standby(self):
         released, kept, built = (self.create(name) for name in (
             'released', 'kept', 'built'))
         self.build(released, kept)

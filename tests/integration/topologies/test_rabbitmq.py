@@ -34,7 +34,7 @@ class TestRabbitMQ(story.Story):
 
         self.assertEndures(node.kill, node.start)
 
-    def test_paused_node_that_goes_on(self):
+    def test_paused_node_continues(self):
         group = self.cluster.most_used().pid
 
         def pause():
