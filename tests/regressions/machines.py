@@ -65,7 +65,7 @@ class TestCase(moving.TestCase):
         return self.start_agent(driver, self.conf_of(
             cell, host, host=name or host, **options))
 
-    def elsewhere(self):
+    def other_directory(self):
         """Return the state directory of another machine."""
         return str(self.temporary_directory())
 

@@ -69,7 +69,7 @@ class TestGroups(moving.TestCase):
 
         self.assertEqual(1, len({self.host(uuid) for uuid in uuids}))
 
-    def test_the_first_goes_anywhere_and_the_rest_follow_it(self):
+    def test_first_member_selects_the_host_of_the_group(self):
         group, uuids = self.members('affinity')
         host = self.host(uuids[0])
         self.down(host)
@@ -83,7 +83,7 @@ class TestGroups(moving.TestCase):
             self.moves.evacuate(base.ADMIN, uuid)
             self.assertEqual(new, self.rested(uuid).host)
 
-    def test_affinity_holds_against_members_that_moved(self):
+    def test_affinity_applies_to_moved_members(self):
         group, uuids = self.members('affinity', 2)
         host = self.host(uuids[0])
         self.down(host)
@@ -96,7 +96,7 @@ class TestGroups(moving.TestCase):
         self.assertEqual(host, self.rested(uuids[1]).host)
         self.assertEqual('error', self.statuses(uuids[1])[-1])
 
-    def test_members_on_a_host_that_is_up_bind(self):
+    def test_members_on_a_running_host_bind_the_group(self):
         _, uuids = self.members('affinity', 2)
 
         self.moves.migrate(base.ADMIN, uuids[0])
@@ -114,7 +114,7 @@ class TestGroups(moving.TestCase):
         hosts = {self.rested(uuids[0]).host, self.host(uuids[1])}
         self.assertEqual({'a1', 'a2', 'a3'} - {host}, hosts)
 
-    def test_anti_affinity_holds_against_members_that_moved(self):
+    def test_anti_affinity_applies_to_moved_members(self):
         _, uuids = self.members('anti-affinity', 3)
         host = self.host(uuids[0])
         self.down(host)
@@ -135,7 +135,7 @@ class TestGroups(moving.TestCase):
 
         self.assertEqual(1, len({self.host(uuid) for uuid in uuids}))
 
-    def test_host_that_is_only_silent_binds_new_members(self):
+    def test_silent_host_binds_new_members(self):
         group, uuids = self.members('affinity', 2)
         parts = self.world.agents[self.host(uuids[0])].parts
         agent = self.world.agents[self.host(uuids[0])]

@@ -50,7 +50,7 @@ class TestZones(TestCase):
         self.moves.migrate(base.ADMIN, server.uuid)
         self.assertRests('active', self.other(server.host), server.uuid)
 
-    def test_host_of_a_cell_that_is_down_keeps_its_zone(self):
+    def test_host_of_an_unreachable_cell_keeps_its_zone(self):
         self.zone('east', 'a1')
         self.take_down('cell1')
 

@@ -49,7 +49,7 @@ class SwitchOverTests:
                          for _ in range(OPEN)]:
                 each.execute(sa.text(self.read_only))
 
-    def test_one_transaction_at_most_is_refused(self):
+    def test_single_transaction_at_most_is_refused(self):
         def write():
             with self.database.writer() as connection:
                 connection.execute(sa.text(

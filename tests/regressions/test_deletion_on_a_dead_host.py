@@ -50,7 +50,7 @@ class TestDeletion(moving.TestCase):
         self.assertEqual([], self.world.api.services.list(
             base.ADMIN, host=host).services)
 
-    def test_deleted_servers_and_their_host_can_go(self):
+    def test_servers_and_the_host_can_be_deleted(self):
         uuid, host = self.server_of_a_dead_host()
 
         self.delete(uuid)
@@ -65,7 +65,7 @@ class TestDeletion(moving.TestCase):
                     row.vm_state))
         self.assertHostCanGo(host)
 
-    def test_host_that_returns_removes_the_guest(self):
+    def test_restored_host_removes_the_guest(self):
         uuid, host = self.server_of_a_dead_host()
         driver = self.driver(host)
         self.delete(uuid)
@@ -107,7 +107,7 @@ class TestDeletion(moving.TestCase):
         self.delete(uuid)
         self.assertEqual(0, run())
 
-    def test_server_that_was_being_built_goes_too(self):
+    def test_building_server_is_deleted(self):
         uuid, host = self.server_of_a_dead_host()
         self.change(uuid, vm_state='building', task_state='spawning')
 
@@ -115,7 +115,7 @@ class TestDeletion(moving.TestCase):
 
         self.assertIsGone(uuid)
 
-    def test_server_without_a_service_row_of_its_host_goes_too(self):
+    def test_server_of_a_host_without_a_service_is_deleted(self):
         uuid, host = self.server_of_a_dead_host()
         database = self.world.agents[host].parts.cell_database
         with database.writer() as connection:
@@ -126,7 +126,7 @@ class TestDeletion(moving.TestCase):
 
         self.assertIsGone(uuid)
 
-    def test_server_that_was_deleted_before_its_host_went_down(self):
+    def test_server_deleted_before_its_host_died_is_deleted(self):
         uuid = self.active()
         host = self.row(uuid).host
         agent = self.world.agents[host]
@@ -158,7 +158,7 @@ class TestDeletion(moving.TestCase):
         self.assertHostCanGo(host)
         self.assertIsGone(uuid)
 
-    def test_server_that_is_being_evacuated_goes(self):
+    def test_server_in_evacuation_is_deleted(self):
         uuid, host = self.server_of_a_dead_host()
         self.at['MoveSpawn'] = lambda: self.delete(uuid)
 
@@ -185,14 +185,14 @@ class TestDeletion(moving.TestCase):
         self.assertIn(self.move_uuids(uuid)[0], self.holding(uuid))
         return uuid, destination
 
-    def test_server_that_moves_to_a_dead_host_leaves_no_claim_there(self):
+    def test_server_moving_to_a_dead_host_has_no_claim_on_the_host(self):
         uuid, _ = self.migrate_to_dead_host(dies=True)
 
         self.delete(uuid)
 
         self.soon(lambda: self.assertIsGone(uuid))
 
-    def test_destination_that_dies_after_the_deletion_keeps_no_claim(self):
+    def test_destination_dying_after_the_deletion_keeps_no_claim(self):
         uuid, destination = self.migrate_to_dead_host(dies=False)
         self.delete(uuid)
         self.gone(uuid)
@@ -221,7 +221,7 @@ class TestDeletion(moving.TestCase):
 
         self.assertIsGone(uuid)
 
-    def test_server_on_a_host_that_is_up_is_left_to_its_agent(self):
+    def test_server_on_a_running_host_is_deleted_by_its_agent(self):
         uuid = self.active()
         host = self.row(uuid).host
         agent = self.world.agents[host]

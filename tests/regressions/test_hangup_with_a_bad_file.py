@@ -42,7 +42,7 @@ class TestHangup(services.ServiceTestCase):
         self.assertEqual(3, len(re.findall(ERROR, service.output)))
         self.assertNotIn('Traceback', service.output)
 
-    def test_parent_and_workers_keep_their_values(self):
+    def test_parent_and_workers_keep_their_options(self):
         self.check(workers=2)
 
     @profile.full_only('two workers read the same files')

@@ -53,7 +53,7 @@ class TestKilledDeletions(moving.TestCase):
         self.assertIsGone(uuid)
         self.assertEqual([], self.audit().remaining)
 
-    def test_server_that_waits_for_a_build_is_deleted(self):
+    def test_waiting_build_is_deleted(self):
         [uuid] = self.unheard().servers.create(base.USER, 'server', 'small')
 
         self.kill_deletion(uuid)

@@ -83,7 +83,7 @@ class TestShelving(mover.MoverTestCase):
         self.assertEqual({'own': 'host1'}, self.places)
         self.assertEqual({1}, {*self.seen})
 
-    def test_server_that_migrates_keeps_its_capacity(self):
+    def test_migrating_server_keeps_its_claim(self):
         def migrate():
             self.unshelve()
             self.accept()
@@ -94,12 +94,12 @@ class TestShelving(mover.MoverTestCase):
 
         self.assertEqual({1}, {*self.seen})
 
-    def test_end_that_is_not_late_releases(self):
+    def test_timely_end_releases_the_claim(self):
         self.assertTrue(self.migrations.finish(self.cell, self.shelving))
 
         self.assertEqual({}, self.places)
 
-    def test_store_that_fails_is_asked_again(self):
+    def test_failing_store_is_retried(self):
         def fail():
             raise exception.DatabaseUnreachable(
                 url='claims://', schema='claims', reason='silence')
@@ -188,7 +188,7 @@ class TestAudit(audits.TestCase):
                         host=None, node=None)
         return uuid
 
-    def test_claims_of_a_server_that_was_unshelved_meanwhile_stay(self):
+    def test_claims_of_an_unshelved_server_are_kept(self):
         uuid = self.shelved()
         seen = watch_use(self, self.providers['a1'])
         stop_before_first_write(self, lambda: self.change_row(
@@ -200,7 +200,7 @@ class TestAudit(audits.TestCase):
         self.assertEqual([self.providers['a1']], [*self.held(uuid)])
         self.assertEqual({1}, {*seen})
 
-    def test_claims_that_a_killed_process_has_taken_are_given_back(self):
+    def test_claims_of_a_killed_process_are_released(self):
         for name in (migrations.consumer, lambda uuid: self.move(
                 uuid, status=server_moves.DONE)):
             uuid = self.running()

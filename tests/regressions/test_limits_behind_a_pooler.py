@@ -94,7 +94,7 @@ class PoolerTests:
         for each in limits, limits_of_a_statement, limits:
             self.assertEqual([SHOWN] * AT_ONCE, self.at_once(each))
 
-    def test_other_clients_inherit_nothing(self):
+    def test_other_clients_inherit_no_settings(self):
         def use(_):
             with self.database.writer() as connection:
                 connection.execute(sa.text('SELECT pg_sleep(0.05)'))
@@ -111,7 +111,7 @@ class PoolerTests:
         with other.writer() as connection:
             self.assertEqual(expected, connection.execute(SHOW).one())
 
-    def test_statement_that_takes_too_long_is_canceled(self):
+    def test_statement_timeout_cancels_the_statement(self):
         database = self.open(self.url, statement_timeout=0.1)
 
         def wait(use):
@@ -121,7 +121,7 @@ class PoolerTests:
         for use in database.reader, database.writer:
             self.assertRaises(exception.DatabaseBusy, wait, use)
 
-    def test_many_rows_are_written_in_one_transaction(self):
+    def test_many_rows_are_written_in_a_single_transaction(self):
         things = sa.Table(
             f'things_{uuid.uuid4().hex}', sa.MetaData(),
             sa.Column('name', sa.Text))

@@ -32,7 +32,7 @@ class TestLostCell(base.TestCase):
             self.cell, *args])
         return code, out.getvalue()
 
-    def test_cell_that_is_lost_is_removed_with_its_servers(self):
+    def test_lost_cell_is_removed_with_its_servers(self):
         self.take_down('cell1')
 
         self.assertEqual(0, self.delete_cell('--force')[0])
@@ -53,7 +53,7 @@ class TestLostCell(base.TestCase):
         self.assertEqual(['cell2'], [each.cell for each in self.built()])
         self.assertEqual(1, self.delete_cell('--force')[0])
 
-    def test_losses_are_shown_and_nothing_is_removed_without_force(self):
+    def test_losses_are_shown_and_kept_without_force(self):
         self.take_down('cell1')
 
         code, text = self.delete_cell()
@@ -67,7 +67,7 @@ class TestLostCell(base.TestCase):
         self.assertEqual(4, len(self.listed()))
         self.assertNotEqual([], self.held(self.lost[0]))
 
-    def test_cell_whose_database_answers_is_not_lost(self):
+    def test_cell_with_a_reachable_database_is_not_removed(self):
         code, text = self.delete_cell('--force')
 
         self.assertEqual(3, code)
@@ -75,7 +75,7 @@ class TestLostCell(base.TestCase):
         self.assertEqual(4, len(self.listed()))
         self.assertNotEqual([], self.held(self.lost[0]))
 
-    def test_build_that_was_not_finished_goes_to_another_cell(self):
+    def test_unfinished_build_goes_to_another_cell(self):
         uuid = self.lost[0]
         table = models.build_requests
         with self.world.api.parts.database.writer() as connection:

@@ -62,7 +62,7 @@ class TestMistypedValues(base.TestCase):
                     **dict.fromkeys(flavor.extra_specs), **specs},
                 base.CLOCK.now())
 
-    def test_values_are_refused_by_their_key(self):
+    def test_invalid_values_are_refused_by_their_key(self):
         self.assertRefusesValuesOfFlavors()
         self.assertRefusesKeysOfFlavors()
         self.assertRefusesHints()

@@ -31,7 +31,7 @@ class TestMovesOfDeletedServers(moving.TestCase):
         self.until(lambda: 'MoveClaim' in self.done, 'the claims are released')
         return uuid
 
-    def test_move_that_waits_for_a_scheduler_ends_with_its_server(self):
+    def test_move_waiting_for_a_scheduler_ends_with_its_server(self):
         uuid = self.active()
         self.killed_at('MovePrepare', self.moves.migrate, uuid)
         self.assertEqual([server_moves.PREPARING], self.statuses(uuid))
@@ -42,7 +42,7 @@ class TestMovesOfDeletedServers(moving.TestCase):
         self.assertEqual([server_moves.ERROR], self.statuses(uuid))
 
     @profile.full_only('a migration ends by default')
-    def test_unshelving_that_waits_for_a_scheduler_ends_with_its_server(self):
+    def test_unshelving_waiting_for_a_scheduler_ends_with_its_server(self):
         uuid = self.shelved()
         self.killed_at('MovePrepare', self.moves.unshelve, uuid)
 
@@ -52,7 +52,7 @@ class TestMovesOfDeletedServers(moving.TestCase):
         self.assertNotIn(server_moves.PREPARING, self.statuses(uuid))
 
     @profile.full_only('unit tests of the recovery release claims')
-    def test_claims_of_a_move_that_ended_are_released(self):
+    def test_claims_of_an_ended_move_are_released(self):
         uuid = self.shelved()
         self.killed_at('MoveSelect', self.moves.unshelve, uuid)
         self.assertNotEqual({}, self.holding(uuid))

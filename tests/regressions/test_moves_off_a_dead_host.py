@@ -49,14 +49,14 @@ class TestMigration(TestCase):
         self.stop_agent()
         self.down(self.host)
 
-    def test_migration_off_a_host_that_is_down_is_refused(self):
+    def test_migration_off_a_dead_host_is_refused(self):
         error = self.refused(self.moves.migrate, self.uuid)
 
         self.assertIn('use evacuate', str(error))
         self.assertIsNone(self.row(self.uuid).task_state)
         self.assertEqual([self.host], self.running(self.uuid))
 
-    def test_shelve_and_rebuild_on_a_host_that_is_down_are_refused(self):
+    def test_shelve_and_rebuild_on_a_dead_host_are_refused(self):
         for name in 'shelve', 'rebuild':
             error = self.refused(getattr(self.moves, name), self.uuid)
 
@@ -65,7 +65,7 @@ class TestMigration(TestCase):
             self.assertIsNone(self.row(self.uuid).task_state)
         self.assertEqual([], self.statuses(self.uuid))
 
-    def test_drain_of_a_host_that_is_down_is_refused(self):
+    def test_drain_of_a_dead_host_is_refused(self):
         error = self.refused(self.world.api.host_drain.drain, self.host)
 
         self.assertIn('use evacuate', str(error))
@@ -77,7 +77,7 @@ class TestMigration(TestCase):
 
 class TestDrain(TestCase):
 
-    def test_server_of_a_host_that_just_stopped_is_not_moved_yet(self):
+    def test_server_of_a_recently_stopped_host_is_not_moved_yet(self):
         self.stop_agent()
 
         drain = self.world.api.host_drain.drain
@@ -116,13 +116,13 @@ class TestEvacuation(TestCase):
                          (row.vm_state, row.host))
         self.assertEqual('error', self.statuses(self.uuid)[0])
 
-    def test_server_that_is_being_shelved_is_evacuated_at_once(self):
+    def test_server_in_shelving_is_evacuated(self):
         self.check(self.moves.shelve)
 
-    def test_server_that_is_being_rebuilt_is_evacuated_at_once(self):
+    def test_server_in_rebuild_is_evacuated(self):
         self.check(self.moves.rebuild)
 
-    def test_migration_to_a_host_that_died_is_ended(self):
+    def test_migration_to_a_dead_host_is_ended(self):
         other = self.other(self.host)
         self.at['MoveDecide'] = lambda: self.stop_agent(other)
         self.moves.migrate(base.ADMIN, self.uuid)
@@ -141,7 +141,7 @@ class TestEvacuation(TestCase):
             name: held for name, held in self.holding(self.uuid).items()
             if name != self.uuid})
 
-    def test_move_to_a_destination_that_died_is_replaced(self):
+    def test_move_to_a_dead_destination_is_replaced(self):
         """Of a server whose own host is up, and of a shelved server."""
         other = self.other(self.host)
         self.stop_agent(other)
@@ -170,7 +170,7 @@ class TestEvacuation(TestCase):
         self.assertEqual(('active', self.host), (row.vm_state, row.host))
         self.assertClaimsMatch()
 
-    def test_failed_evacuation_changes_nothing(self):
+    def test_failed_evacuation_changes_no_server(self):
         for vm_state in 'active', 'error':
             self.set_row(vm_state=vm_state)
             self.down(self.host)
@@ -185,7 +185,7 @@ class TestEvacuation(TestCase):
             self.assertEqual('error', self.statuses(self.uuid)[-1])
             self.assertEqual(held, self.holding(self.uuid))
 
-    def test_evacuation_that_fails_on_its_host_changes_nothing(self):
+    def test_evacuation_failed_on_its_host_changes_no_server(self):
         self.set_row(vm_state='error')
         self.down(self.host)
         self.driver(self.other(self.host)).fail_builds(1)
@@ -343,7 +343,7 @@ class TestSetState(TestCase):
             self.world.api.servers.reset_state(
                 base.ADMIN, self.uuid, 'active')
 
-    def test_server_that_is_on_its_destination_stays_there(self):
+    def test_server_on_its_destination_remains_after_a_reset(self):
         self.at['MoveFinish'] = lambda: self.world.api.servers.reset_state(
             base.ADMIN, self.uuid, 'error')
 
@@ -363,7 +363,7 @@ class TestSetState(TestCase):
                           '00000000-0000-4000-8000-000000000000', 'error')
         self.assertRests('active', self.host, self.uuid)
 
-    def test_server_on_no_host_is_left(self):
+    def test_state_of_a_server_without_a_host_is_not_reset(self):
         self.moves.shelve(base.USER, self.uuid)
         self.assertRests('shelved_offloaded', None, self.uuid)
 

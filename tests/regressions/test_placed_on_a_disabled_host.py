@@ -123,7 +123,7 @@ class TestServices(ChangeCase):
         for call, undo in changes:
             self.check(call, undo, None, ignore_hosts=['b1'])
 
-    def test_host_that_is_unmapped_or_deleted_gets_no_server(self):
+    def test_unmapped_or_deleted_host_gets_no_server(self):
         for host in 'a1', 'b1':
             # Its next report would map it again.
             self.world.agents[host].stop()
@@ -155,7 +155,7 @@ class TestAggregates(ChangeCase):
         return lambda: self.api.aggregates.set_metadata(
             base.ADMIN, 'fast', metadata)
 
-    def test_changes_of_aggregates_and_of_their_providers_hold(self):
+    def test_changes_of_aggregates_and_their_providers_apply(self):
         aggregates = self.api.aggregates
         # The members, and the metadata.
         self.check(

@@ -47,7 +47,7 @@ class TestRenamedHost(machines.TestCase):
                          self.machine.list_instances())
 
     def test_agent_does_not_start_under_another_name(self):
-        for state in {}, {'state_path': self.elsewhere()}:
+        for state in {}, {'state_path': self.other_directory()}:
             self.assertRefused(
                 'a1', *self.uuids, '[compute] adopt_guests', **state)
 
@@ -58,18 +58,18 @@ class TestRenamedHost(machines.TestCase):
 
         self.assertAdopted(provider)
 
-    def test_machine_without_its_state_adopts_its_guests_and_their_host(self):
+    def test_machine_without_its_state_adopts_guests_and_their_host(self):
         [provider] = self.provider_of('a1')
 
-        self.rename(adopt_guests=True, state_path=self.elsewhere())
+        self.rename(adopt_guests=True, state_path=self.other_directory())
 
         self.assertAdopted(provider)
 
-    def test_guests_of_a_host_that_is_up_are_not_adopted(self):
+    def test_guests_of_a_running_host_are_not_adopted(self):
         self.world.api.services.set(
             base.ADMIN, 'a1', machines.COMPUTE, forced_down=False)
 
-        for state in {}, {'state_path': self.elsewhere()}:
+        for state in {}, {'state_path': self.other_directory()}:
             self.assertRefused('up', adopt_guests=True, **state)
 
     def test_host_without_servers_keeps_its_node_under_another_name(self):
@@ -117,7 +117,7 @@ class TestServerGroups(machines.TestCase):
 
 class TestEvacuatedHost(machines.TestCase):
 
-    def test_renamed_host_removes_what_was_evacuated_from_it(self):
+    def test_renamed_host_removes_evacuated_guests(self):
         self.begin({'cell1': ['a1', 'a2']})
         uuid = self.active()
         source = self.row(uuid).host

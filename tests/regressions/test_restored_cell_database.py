@@ -56,7 +56,7 @@ class TestRestoredCell(machines.TestCase):
         self.awaits_report(second, {})
         self.awaits_report(self.first, {})
 
-    def test_guest_that_came_back_is_newer_than_the_move_away(self):
+    def test_restored_guest_is_newer_than_the_move_away(self):
         self.migrate()
         self.copy('cell1', 'backup')
         self.migrate()
@@ -68,7 +68,7 @@ class TestRestoredCell(machines.TestCase):
             self.first, {self.uuid: ('elsewhere', self.other(self.first))})
         self.assertEqual([self.first], self.running(self.uuid))
 
-    def test_abort_of_a_move_that_has_succeeded_removes_no_guest(self):
+    def test_abort_of_a_succeeded_move_removes_no_guest(self):
         self.at['MoveBegin'] = lambda: self.copy('cell1', 'backup')
         self.migrate()
         second = self.other(self.first)
@@ -95,7 +95,7 @@ class TestRestoredCell(machines.TestCase):
         self.awaits_report(second, {self.uuid: ('unplaced', self.first)})
         self.assertEqual([second], self.running(self.uuid))
 
-    def test_guest_of_a_server_that_is_newer_than_the_backup_runs_on(self):
+    def test_guest_newer_than_the_backup_continues(self):
         self.copy('cell1', 'backup')
         [later] = self.built()
         host = self.row(later.uuid).host

@@ -37,8 +37,8 @@ class TestWaitingBuild(machines.TestCase):
         self.world.api.services.set(
             base.ADMIN, 'renamed', machines.COMPUTE, forced_down=False)
 
-    def test_machine_that_has_the_name_now_does_not_build(self):
-        conf = self.conf_of('cell1', 'a1', state_path=self.elsewhere())
+    def test_machine_with_a_reused_name_does_not_build(self):
+        conf = self.conf_of('cell1', 'a1', state_path=self.other_directory())
         other = fake.FakeDriver(conf, base.CLOCK)
         self.start_agent(other, conf)
         self.assertNotEqual([self.provider], self.provider_of('a1'))
@@ -102,7 +102,7 @@ class TestReusedName(machines.TestCase):
         """Return the driver and the state directory of a new machine."""
         conf = self.conf_of('cell1', host)
         driver = fake.FakeDriver(conf, base.CLOCK)
-        return driver, self.elsewhere()
+        return driver, self.other_directory()
 
     def test_host_is_in_no_aggregate_after_its_service_is_deleted(self):
         self.assertEqual(['a1'], self.zone())
@@ -118,7 +118,7 @@ class TestReusedName(machines.TestCase):
         self.assertEqual([provider], self.provider_of('a1'))
         self.assertEqual([], self.zone())
 
-    def test_host_is_in_no_aggregate_after_it_is_unmapped(self):
+    def test_unmapped_host_is_removed_from_its_aggregates(self):
         self.stop_agent('a1')
         parts = self.world.api.parts
 
@@ -171,7 +171,7 @@ class TestReusedName(machines.TestCase):
                 connection, ['a1', 'A1'])))
 
 
-class TestOneNameInTwoCells(machines.TestCase):
+class TestDuplicateNameInTwoCells(machines.TestCase):
 
     def setUp(self):
         super().setUp()
@@ -181,7 +181,7 @@ class TestOneNameInTwoCells(machines.TestCase):
         self.world.api.aggregates.add_hosts(base.ADMIN, 'east', ['a1'])
         self.first = self.world.agents['a1']
         conf = self.conf_of(
-            'cell2', 'b1', host='a1', state_path=self.elsewhere())
+            'cell2', 'b1', host='a1', state_path=self.other_directory())
         self.second = self.start_agent(
             fake.FakeDriver(conf, base.CLOCK), conf)
         self.assertRaises(exception.HostMappingExists,

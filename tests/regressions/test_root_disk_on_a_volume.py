@@ -52,7 +52,7 @@ class TestVolumeRoot(moving.TestCase):
         self.assertEqual('ACTIVE', found.status, found.reason)
         self.assertEqual(3, self.amounts(found.uuid)['DISK_GB'])
 
-    def test_volume_without_the_root_changes_nothing(self):
+    def test_volume_other_than_the_root_changes_no_demand(self):
         for index in None, -1, 1:
             [found] = self.built(block_device_mappings=[
                 {**VOLUMES[0], 'boot_index': index}])

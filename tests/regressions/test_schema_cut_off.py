@@ -176,7 +176,7 @@ class CutOffTests:
             self.check_complete(name, database)
 
     @profile.full_only('processes; by default an error ends the upgrade')
-    def test_killed_processes_leave_what_can_be_completed(self):
+    def test_upgrade_of_a_killed_process_can_be_completed(self):
         for name in SCHEMAS:
             database = self.open(name, database=f'{name}_killed')
             end = 1

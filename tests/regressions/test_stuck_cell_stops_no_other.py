@@ -10,7 +10,7 @@ from tests.functional import base
 STUCK = 140
 
 
-class TestCellThatTakesNoWrites(base.TestCase):
+class TestReadOnlyCell(base.TestCase):
 
     def setUp(self) -> None:
         super().setUp()

@@ -36,7 +36,7 @@ class TestUnreadableKeys(base.TestCase, stories.TestCase):
             '--settle', '0', *args])
         return code, out.getvalue()
 
-    def test_provider_is_left_out_until_it_can_be_read(self) -> None:
+    def test_unreadable_provider_is_skipped_until_readable(self) -> None:
         [first] = self.built()
         key = f'p/{self.provider("cell1", "a1")}'
         for junk in 'junk', '{"a": 5}', '{"i": {"VCPU": ["x"]}, "v": 2}':

@@ -47,7 +47,7 @@ class TestVanishedNode(machines.TestCase):
         return self.world.api.parts.claims.inventories([provider]).get(
             provider, {}).get('CUSTOM_METAL', resources.Inventory(0)).capacity
 
-    def test_node_that_is_gone_gets_no_server_and_loses_its_row(self):
+    def test_vanished_node_gets_no_server_and_loses_its_row(self):
         self.has('a1', 'node-1', 'node-2')
         [first] = self.provider_of('a1', node='node-1')
 
@@ -58,7 +58,7 @@ class TestVanishedNode(machines.TestCase):
         self.assertEqual([], self.provider_of('a1', node='node-1'))
         self.assertEqual(0, self.capacity(first))
 
-    def test_node_with_a_server_keeps_its_row_until_it_is_deleted(self):
+    def test_vanished_node_with_a_server_keeps_its_row(self):
         self.has('a1', 'node-1')
         uuid = self.metal()
         [provider] = self.provider_of('a1', node='node-1')
@@ -81,7 +81,7 @@ class TestVanishedNode(machines.TestCase):
         self.assertEqual([], self.provider_of('a1', node='node-1'))
         self.assertNotIn('node-vanished', dict(self.audited()))
 
-    def test_node_that_comes_back_is_as_before(self):
+    def test_returned_node_keeps_its_provider(self):
         self.has('a1', 'node-1', 'node-2')
         [provider] = self.provider_of('a1', node='node-1')
         for rest in (), ('node-2',):
@@ -112,7 +112,7 @@ class TestVanishedNode(machines.TestCase):
         self.assertEqual([NODE], [each.provider for each in self.held(uuid)])
         self.metal('ERROR')
 
-    def test_node_that_only_has_the_name_gets_nothing(self):
+    def test_node_with_a_reused_name_gets_no_server(self):
         self.has('a1', 'node-1', **{'node-1': NODE})
         uuid = self.metal()
 

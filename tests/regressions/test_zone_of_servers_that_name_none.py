@@ -41,7 +41,7 @@ class TestServers(base.TestCase):
 
 class TestPlan(test_decision.PlanTestCase):
 
-    def test_plan_is_in_the_zone_of_a_server_that_would_be_created(self):
+    def test_plan_uses_the_zone_of_a_new_server(self):
         self.write('api.conf', DEFAULT={'default_schedule_zone': 'west'})
 
         self.assertEqual((0, ['c']), self.planned())
