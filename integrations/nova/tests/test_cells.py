@@ -149,7 +149,7 @@ class TestReads(configuration_fixtures.TestCase):
             self.assertEqual({each.uuid: each.uuid for each in self.cells},
                              reading.result(60))
 
-    def test_cells_after_a_silent_one_are_read_at_once(self):
+    def test_cells_after_a_silent_cell_are_read_at_once(self):
         asked = []
         gather = nova_context.scatter_gather_cells
 

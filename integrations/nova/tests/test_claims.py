@@ -28,7 +28,7 @@ class TestNewServers(claim_fixtures.TestCase):
         self.assertEqual({('project', 'user')}, {
             (each.project_id, each.user_id) for each in held})
 
-    def test_number_of_guards_is_the_configured_one(self):
+    def test_number_of_guards_is_configured(self):
         for _ in range(8):
             # Each process starts with a random guard.
             made = self.make_claims(self.make_parts(guards=2))
@@ -40,7 +40,7 @@ class TestNewServers(claim_fixtures.TestCase):
             if each.name.startswith('cellsched-guard-')},
             {'cellsched-guard-0', 'cellsched-guard-1'})
 
-    def test_claim_is_repeated_if_another_process_releases_it(self):
+    def test_claim_released_by_another_process_is_repeated(self):
         self.claims.claim_hosts({SERVERS[0]: request(HOST)})
         looks = []
 
@@ -227,7 +227,7 @@ class TestServerWithAllocations(claim_fixtures.TestCase):
             {self.server: request(HOST)}))
         self.assertEqual({self.server: [SOURCE, HOST]}, self.held())
 
-    def lose_what_is_added(self):
+    def lose_added_claim(self):
         """Execute a claim, and lose its answer and all later ones."""
         def lose(asked):
             answer = self.client.model.answer(asked)
@@ -243,21 +243,21 @@ class TestServerWithAllocations(claim_fixtures.TestCase):
         self.answer_again()
 
     def test_claim_without_an_answer_is_removed_later(self):
-        self.lose_what_is_added()
+        self.lose_added_claim()
         self.assertEqual({self.server: [SOURCE, HOST]}, self.held())
 
         self.assertTrue(self.release_due())
         self.assertEqual({self.server: [SOURCE]}, self.held())
 
     def test_later_claim_of_another_process_remains(self):
-        self.lose_what_is_added()
+        self.lose_added_claim()
         self.client.model.rows[self.server, HOST, 'VCPU'] = 2
 
         self.assertTrue(self.release_due())
         self.assertEqual({self.server: [SOURCE, HOST]}, self.held())
 
     def test_server_on_the_new_host_keeps_both_claims(self):
-        self.lose_what_is_added()
+        self.lose_added_claim()
         self.place(HOST)
 
         self.assertTrue(self.release_due())

@@ -100,7 +100,8 @@ class TestProductOptions(TestCase):
         # Nova accepts host names that are invalid for the product.
         self.flags(host='my_host')
 
-        configuration.ProductOptions(CONF)
+        self.assertNotEqual(
+            'my_host', configuration.ProductOptions(CONF).conf.host)
 
     def test_invalid_value_is_reported_once(self):
         followed = configuration.ProductOptions(CONF)
@@ -130,7 +131,7 @@ class TestRead(TestCase):
         self.assertEqual(1, len(str(caught.exception).splitlines()))
         return str(caught.exception)
 
-    def test_file_that_is_not_utf8_is_refused(self):
+    def test_file_in_another_encoding_is_refused(self):
         with tempfile.NamedTemporaryFile(suffix='.conf') as stream:
             stream.write(b'[DEFAULT]\n# caf\xe9\n')
             stream.flush()

@@ -436,7 +436,7 @@ class TestRecording(TestCase):
             host for each in outcomes for host in each.answer.hosts})
         self.assertEqual({replay.SAME}, {each.change for each in outcomes})
 
-    def test_claim_that_was_refused(self):
+    def test_refused_claim_is_recorded(self):
         refused = []
 
         def refuse(claims, is_new):
@@ -663,7 +663,7 @@ class TestFreedCapacity(TestCase):
             nova_exception.NoValidHost, self.select, self.spec(4096))
         self.assertEqual([4096], [each['MEMORY_MB'] for each in asked])
 
-    def test_claims_that_may_be_refused_are_awaited_before_the_question(self):
+    def test_doubtful_claims_are_awaited_before_the_query(self):
         hosts = self.parts.hosts
         pending = reserve(hosts.table, 0, 1)
         watch, order = hosts.table.watch, []
@@ -734,7 +734,7 @@ class TestPendingClaims(TestCase):
         self.assertEqual(
             [a, b], self.during(lambda: self.other(800), memory_mb=1500))
 
-    def test_all_claims_of_one_request_are_pending(self):
+    def test_all_claims_of_a_request_are_pending(self):
         pending = []
 
         self.during(lambda: pending.extend(
@@ -742,7 +742,7 @@ class TestPendingClaims(TestCase):
 
         self.assertEqual(2, len(pending))
 
-    def test_claim_that_does_not_end_refuses_nothing(self):
+    def test_unfinished_claim_causes_no_refusal(self):
         self.addCleanup(setattr, attempt, 'PENDING_S', attempt.PENDING_S)
         attempt.PENDING_S = 0
 
@@ -800,7 +800,7 @@ class TestPendingClaims(TestCase):
         self.assertRaises(nova_exception.NoValidHost, self.during, fail)
         self.assertEqual([], self.parts.hosts.table.pending())
 
-    def test_claim_that_is_refused_after_the_selection_refuses_nothing(self):
+    def test_claim_refused_after_the_selection_causes_no_refusal(self):
         hosts = self.parts.hosts
         reserved = reserve(hosts.table, 1, 1500)
         # It is called after the selection.
@@ -810,7 +810,7 @@ class TestPendingClaims(TestCase):
 
         self.assertEqual(1, len(self.store.claims))
 
-    def test_claim_that_begins_after_the_wait_for_another_refuses_nothing(
+    def test_claim_begun_after_the_wait_causes_no_refusal(
         self
     ):
         known = self.parts.hosts.table
@@ -828,7 +828,7 @@ class TestPendingClaims(TestCase):
 
         self.assertEqual(1, len(self.store.claims))
 
-    def test_request_waits_for_a_claim_that_fails(self):
+    def test_request_waits_for_a_failing_claim(self):
         found = []
 
         def fail():
@@ -877,7 +877,7 @@ class TestLane(TestCase):
         self.addCleanup(self.ending.set)
         entered.wait(60)
 
-    def test_request_is_refused_and_nothing_is_reserved(self):
+    def test_busy_request_is_refused_without_a_reservation(self):
         with self.assertRaises(nova_exception.NoValidHost) as caught:
             self.select(self.spec())
 
@@ -886,7 +886,7 @@ class TestLane(TestCase):
         self.assertEqual([], self.parts.hosts.table.pending())
         self.assertEqual([], self.store.claims)
 
-    def test_request_that_reads_host_states_does_not_wait(self):
+    def test_request_with_host_states_does_not_wait(self):
         self.parts.plugins.reads_states = lambda spec, aggregates: True
 
         [[chosen]] = self.select(self.spec())
@@ -1016,7 +1016,7 @@ class TestChangedHosts(TestCase):
             for first, *_ in self.select(count):
                 self.assertEqual('a', first.service_host)
 
-    def test_changed_alternate_is_left_out(self):
+    def test_changed_alternate_is_excluded(self):
         self.disable('a')
 
         [[selection]] = self.select()

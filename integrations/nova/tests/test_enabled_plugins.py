@@ -86,7 +86,7 @@ class TestEnabledPlugins(configuration_fixtures.TestCase):
 
         self.assertEqual([], self.plugins.by_row)
 
-    def test_third_party_filter_checks_one_host_at_a_time(self):
+    def test_third_party_filter_checks_hosts_singly(self):
         self.assertEqual(['b', 'c'], self.decide([BigFilter()]))
         self.assertEqual(['BigFilter'], self.plugins.by_row)
         self.assertEqual([], self.asked)

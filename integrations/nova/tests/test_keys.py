@@ -88,12 +88,12 @@ def stricter(known, names, check):
 
 class TestExtraSpecs(unittest.TestCase):
 
-    def test_known_names_are_those_of_nova(self):
+    def test_known_names_are_names_of_nova(self):
         self.assertEqual([], [
             name for name in extra_specs()
             if keys.EXTRA_SPECS.kind(name) is None])
 
-    def test_values_are_those_of_nova(self):
+    def test_values_are_validated_as_in_nova(self):
         # All traits are alike, and so are all resource classes.
         names = [name for name in extra_specs() if not name.startswith((
             'trait1:', 'resources1:')) or 'CUSTOM' in name]
@@ -105,7 +105,7 @@ class TestExtraSpecs(unittest.TestCase):
                     'vmware:storage_policy'))},
             stricter(keys.EXTRA_SPECS, names, validators.validate))
 
-    def test_unknown_names_in_scopes_of_nova_are_refused_as_there(self):
+    def test_unknown_names_in_scopes_of_nova_are_refused(self):
         for name in ('hw:cpu_polcy', 'quota:cpu', 'os:boot', 'hw_rng:x',
                      'trait:SSD', 'resources:GPU', 'hw:numa_cpus.a',
                      'trait:CUSTOM_ssd', 'vmware:x', 'accel:x'):
@@ -117,7 +117,7 @@ class TestExtraSpecs(unittest.TestCase):
 
 class TestProperties(unittest.TestCase):
 
-    def test_known_names_are_those_of_nova(self):
+    def test_known_names_are_names_of_nova(self):
         names = {*image_meta.ImageMetaProps.fields,
                  *image_meta.ImageMetaProps._legacy_property_map}
 
@@ -125,7 +125,7 @@ class TestProperties(unittest.TestCase):
             set(), {name for name in names
                     if keys.PROPERTIES.kind(name) is None})
 
-    def test_values_are_those_of_nova(self):
+    def test_values_are_validated_as_in_nova(self):
         found = stricter(
             keys.PROPERTIES, image_meta.ImageMetaProps.fields.keys() - LISTS,
             lambda name, value: image_meta.ImageMetaProps.from_dict(
@@ -142,7 +142,7 @@ class TestProperties(unittest.TestCase):
 
 class TestHints(unittest.TestCase):
 
-    def test_values_are_those_of_nova(self):
+    def test_values_are_validated_as_in_nova(self):
         schema = schema_validators._SchemaValidator(servers._hints)
         for name, values in HINTS.items():
             for value in values:

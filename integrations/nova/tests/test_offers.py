@@ -100,10 +100,10 @@ class TestAllocationCandidates(TestCase):
             {(each.suffix, each.provider, tuple(each.resources))
              for each in self.offered.allocate(0).parts})
 
-    def test_host_without_candidates_offers_nothing(self):
+    def test_host_without_candidates_has_no_offer(self):
         self.assertIsNone(self.offered.allocate(1))
 
-    def test_candidates_that_filters_removed_are_not_offered(self):
+    def test_candidates_removed_by_filters_are_not_offered(self):
         kept = self.on(self.uuids[0], 'other')
         self.states.known[self.uuids[0]] = state([kept])
 

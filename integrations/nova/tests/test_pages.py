@@ -87,7 +87,7 @@ class TestPages(configuration_fixtures.TestCase):
              'run'},
             {*parsed})
 
-    def test_report_of_the_page_is_the_printed_one(self):
+    def test_report_on_the_page_equals_the_printed_report(self):
         [shown] = [output for words, output in typed()
                    if words == ['cellsched-nova-shadow', 'report']]
         app = self.app(ShadowShell)
@@ -97,7 +97,7 @@ class TestPages(configuration_fixtures.TestCase):
 
         self.assertEqual(shown, app.stdout.getvalue().strip())
 
-    def test_configuration_error_of_the_page_is_the_printed_one(self):
+    def test_configuration_error_on_the_page_equals_the_printed_error(self):
         [shown] = [output for words, output in typed()
                    if words[0] == 'cellsched-nova-scheduler' and output]
         CONF.set_override('servicegroup_driver', 'mc')

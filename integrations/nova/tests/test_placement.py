@@ -205,7 +205,7 @@ class TestProviderReader(unittest.TestCase):
         self.assertEqual({'VCPU': 30}, self.outdated()[HOST].capacity)
         self.assertEqual({}, self.read())
 
-    def test_outdated_provider_that_is_no_host_is_read_with_the_changes(self):
+    def test_outdated_child_provider_is_read_with_the_changes(self):
         self.placement.put(HOST, 1)
         self.placement.put(CHILD, 1, root=HOST, resource='VGPU')
         self.read()
@@ -312,7 +312,7 @@ class TestProviderReader(unittest.TestCase):
         self.assertEqual(({'VCPU': 1}, {'VCPU': (1, 8, 1)}),
                          (facts.used, facts.units))
 
-    def test_provider_that_changed_since_a_summary_is_read_once(self):
+    def test_provider_changed_since_a_summary_is_read_once(self):
         uuids = [f'20000000-0000-4000-8000-000000000{number}'
                  for number in range(100, 300)]
         for uuid in uuids:
@@ -343,7 +343,7 @@ class TestProviderReader(unittest.TestCase):
             '/allocation_candidates?'
             'resources=MEMORY_MB%3A512%2CVCPU%3A2&limit=50', path)
 
-    def test_request_without_resources_reads_nothing(self):
+    def test_request_without_resources_reads_no_providers(self):
         self.assertEqual({}, self.reader.with_capacity(CONTEXT, {}, 50))
         self.assertEqual([], self.placement.asked)
 

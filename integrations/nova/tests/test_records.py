@@ -94,7 +94,7 @@ class TestRecords(TestCase):
 
         self.assertEqual(['because'], self.found())
 
-    def test_two_schedulers_share_one_database(self):
+    def test_two_schedulers_share_a_database(self):
         for reason in ('first', 'second'):
             kept = records.DecisionRecords(self.open(), 60)
             self.record(kept, reason)

@@ -161,7 +161,7 @@ class TestBoundedReportClient(configuration_fixtures.TestCase):
         clock.setUp()
         self.addCleanup(clock.cleanUp)
 
-    def test_answer_has_the_time_that_remains(self):
+    def test_answer_has_the_remaining_time(self):
         with self.deadline.of_request(20.0):
             self.client.get('/traits')
             self.wait(15.0)
@@ -180,7 +180,7 @@ class TestBoundedReportClient(configuration_fixtures.TestCase):
 
         self.assertEqual([25.0] * 3, self.timeouts())
 
-    def test_nothing_is_sent_after_the_deadline(self):
+    def test_requests_after_the_deadline_are_not_sent(self):
         sender = report_client.ReportClient(self.client, self.deadline)
         with self.deadline.of_request(20.0):
             self.wait(20.0)
@@ -202,7 +202,7 @@ class TestBoundedReportClient(configuration_fixtures.TestCase):
                 exception.DatabaseUnreachable, 'before, it answered 503',
                 sender.send, REQUEST)
 
-    def test_keystone_has_the_time_that_remains(self):
+    def test_keystone_has_the_remaining_time(self):
         user = identity.Password(
             auth_url='http://keystone', username='nova', password='secret')
         keystone = session.Session(user, session=self.client.connections)

@@ -42,7 +42,7 @@ class TestRead(unittest.TestCase):
         self.assertEqual((1, SERVER),
                          (request.num_instances, request.instance_uuid))
 
-    def test_resources_are_those_of_the_flavor(self):
+    def test_resources_are_read_from_the_flavor(self):
         request = requests.read(spec({'resources:VGPU': '1'}), [SERVER])
 
         self.assertEqual({'VCPU': 1, 'MEMORY_MB': 512, 'DISK_GB': 1,
@@ -131,7 +131,7 @@ class TestWrite(unittest.TestCase):
              made.scheduler_hints, made.ignore_hosts, made.availability_zone,
              made.project_id, made.requested_resources))
 
-    def test_default_number_of_instances_is_one(self):
+    def test_default_number_of_instances_is_1(self):
         asked = builders.request()
         del asked.num_instances
 
@@ -162,7 +162,7 @@ class TestWrite(unittest.TestCase):
 
         self.assertEqual({'VGPU': 1}, made.requested_resources[0].resources)
 
-    def test_request_that_the_api_rejects_is_rejected(self):
+    def test_request_rejected_by_the_api_is_rejected(self):
         for name, value in (('hw:numa_nodes', '0'),
                             ('pci_passthrough:alias', 'none:1')):
             with self.assertRaises(exception.Invalid):

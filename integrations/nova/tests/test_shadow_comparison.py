@@ -103,7 +103,7 @@ class TestCompare(TestCase):
 
 class TestHostRanking(TestCase):
 
-    def test_later_claim_does_not_change_it(self):
+    def test_later_claim_does_not_change_the_ranking(self):
         host_ranking = self.host_ranking()
         self.ranking.detach()
         before = host_ranking.weight(self.uuids[2])
@@ -117,7 +117,7 @@ class TestHostRanking(TestCase):
         self.assertIsNone(self.host_ranking(memory_mb=10 ** 9).best)
         self.assertIn(self.host_ranking().best, self.uuids[2:4])
 
-    def test_it_references_neither_hosts_nor_stages(self):
+    def test_ranking_references_no_hosts_or_stages(self):
         request = builders.request()
         stage = builders.plugin(compute.ComputeFilter)
         found = pipeline.Pipeline([stage], ()).candidates(self.hosts, request)
@@ -190,13 +190,13 @@ class TestComparisonStore(unittest.TestCase):
         self.assertEqual([1120.0, 1050.0], [
             each.compared_at for each in self.store.find(SERVER)])
 
-    def test_first_added_comparison_removes_expired_ones(self):
+    def test_first_added_comparison_removes_expired_comparisons(self):
         self.store.add(stored(1000.0))
         self.open().add(stored(2000.0))
 
         self.assertEqual(1, len(self.store.find(SERVER)))
 
-    def test_oldest_of_too_many_comparisons_are_removed(self):
+    def test_oldest_comparisons_above_the_limit_are_removed(self):
         store = self.open(rows_max=2)
         for at in range(5):
             store.add(stored(1000.0 + at))

@@ -50,7 +50,7 @@ class TestVersioned(TestCase):
             found.num_instances, found.requested_destination.host,
             found.requested_destination.node))
 
-    def test_group_is_that_of_the_notification(self):
+    def test_group_is_read_from_the_notification(self):
         request = self.keep(specs.spec())
         request.instance_group = nova_objects.InstanceGroup(
             uuid=specs.MEMBER, name='apart', user_id='user',
@@ -96,7 +96,7 @@ class TestVersioned(TestCase):
 
 class TestUnversioned(TestCase):
 
-    def test_build_lacks_nothing(self):
+    def test_build_has_all_fields(self):
         request = self.keep(specs.spec(
             {'trait:CUSTOM_A': 'required'}, force_hosts=['host2'],
             scheduler_hints={'query': ['[]']}))

@@ -67,7 +67,7 @@ class TestShadow(shadow_fixtures.TestCase):
         self.hosts.facts = {
             uuid: dataclasses.replace(before, **values)}.get
 
-    def test_difference_by_a_host_that_changed_meanwhile_is_unknown(self):
+    def test_difference_by_a_changed_host_is_unknown(self):
         request = self.keep(self.spec())
         for uuid in self.hosts.uuids[1], self.hosts.uuids[3]:
             self.kept.clear()
@@ -178,7 +178,7 @@ class TestShadow(shadow_fixtures.TestCase):
         self.assertRaises(ZeroDivisionError, self.end)
         self.assertOutcome(Outcome.UNKNOWN, 'ZeroDivisionError', *self.kept)
 
-    def test_nothing_is_claimed_or_counted(self):
+    def test_shadow_claims_and_counts_no_resources(self):
         before = self.hosts.table['available:MEMORY_MB'].tolist()
         self.begin()
 
@@ -197,14 +197,19 @@ class TestShadow(shadow_fixtures.TestCase):
 
         self.assertOutcome(Outcome.MORE, '', *self.kept)
 
-    def test_failed_storage_of_a_comparison_stops_nothing(self):
+    def test_failed_storage_of_a_comparison_does_not_stop_the_shadow(self):
+        failed = []
+
         def fail(comparison):
+            failed.append(comparison)
             raise exception.DatabaseUnreachable(
                 schema='records', url='', reason='it is down')
 
         self.shadow = scheduler.ShadowScheduler(self.parts, fail, 60)
         self.begin()
         self.shadow.end(self.context, specs.versioned(self.request))
+
+        self.assertEqual(1, len(failed))
 
 
 class TestRefused(shadow_fixtures.TestCase):
@@ -299,7 +304,7 @@ class TestRebuild(shadow_fixtures.TestCase):
     def test_host_of_the_server_is_compared(self):
         self.assertOutcome(Outcome.SAME, '', self.end())
 
-    def test_missing_end_means_that_nova_refused(self):
+    def test_missing_end_means_a_refusal_by_nova(self):
         self.assertOutcome(Outcome.MORE, '', self.expire())
 
 
@@ -372,7 +377,7 @@ class TestUnknown(shadow_fixtures.TestCase):
 
         self.assertEqual(2.5, self.end().late_s)
 
-    def test_oldest_of_too_many_requests_is_given_up(self):
+    def test_oldest_request_above_the_limit_is_given_up(self):
         payload = specs.versioned(self.keep(self.spec()))
         for number in range(scheduler.PENDING_MAX + 1):
             self.context.request_id = f'req-{number}'

@@ -115,7 +115,7 @@ class TestPendingAllocations(HostsTestCase):
         self.assertEqual((LEFT['MEMORY_MB'] - taken, 8192 - 1 - 3 - taken),
                          (free_now_mb, free_mb))
 
-    def test_claim_counts_until_placement_reports_it(self):
+    def test_claim_counts_until_reported_by_placement(self):
         self.hosts.confirm(self.choose())
         self.refresh()
         self.assertChosen(1)
@@ -157,7 +157,7 @@ class TestPendingAllocations(HostsTestCase):
 
         self.assertChosen(1)
 
-    def test_host_that_refused_a_claim_is_full_until_it_is_read(self):
+    def test_host_with_a_refused_claim_is_full_until_read(self):
         refusal = exception.ClaimRefused(
             provider=HOST, resource='MEMORY_MB', amount=512, consumer='c')
 
@@ -208,7 +208,7 @@ class TestChangedHosts(HostsTestCase):
 
         self.assertEqual({0}, self.find_changed())
 
-    def test_traits_are_read_for_requests_that_need_them(self):
+    def test_traits_are_read_for_requests_with_traits(self):
         self.placement.providers[HOST]['traits'] = ['CUSTOM_NEW']
 
         self.assertEqual(set(), self.find_changed())
@@ -326,7 +326,7 @@ class TestSilentPlacement(HostsTestCase):
 
         self.assertRegex(logged.output[-1], 'as they were before: 2.* gone')
 
-    def test_only_expired_hosts_are_read_if_the_others_are_recent(self):
+    def test_only_expired_hosts_are_read_beside_recent_hosts(self):
         readings = self.hosts.readings
         self.placement.providers[HOST]['usages'] = {'VCPU': 7}
         self.hosts.expire([HOST])
@@ -408,7 +408,7 @@ class TestFindFreed(unittest.TestCase):
     def find(self, readings):
         return self.hosts.find_freed(self.context, {'VCPU': 1}, readings)
 
-    def asked_for_usages(self):
+    def usage_requests(self):
         return self.placement.asked.count(
             f'/resource_providers/{HOST}/usages')
 
@@ -417,7 +417,7 @@ class TestFindFreed(unittest.TestCase):
 
         self.assertTrue(self.find(self.hosts.readings))
 
-        self.assertEqual(1, self.asked_for_usages())
+        self.assertEqual(1, self.usage_requests())
         self.assertFalse(self.find(self.hosts.readings))
 
     def test_read_by_another_thread_is_not_repeated(self):
@@ -427,7 +427,7 @@ class TestFindFreed(unittest.TestCase):
 
         self.assertTrue(self.find(before))
 
-        self.assertEqual(1, self.asked_for_usages())
+        self.assertEqual(1, self.usage_requests())
 
     def test_read_in_progress_is_awaited(self):
         self.free()
@@ -451,7 +451,7 @@ class TestFindFreed(unittest.TestCase):
         self.assertTrue(self.find(before))
 
         other.join()
-        self.assertEqual(1, self.asked_for_usages())
+        self.assertEqual(1, self.usage_requests())
 
     def test_reads_do_not_matter_without_free_capacity(self):
         before = self.hosts.readings
@@ -468,7 +468,7 @@ class TestFindFreed(unittest.TestCase):
 
         self.assertIn('gone', logged.output[0])
 
-    def test_resources_may_fit_if_placement_has_them_or_is_away(self):
+    def test_resources_may_fit_if_offered_or_placement_is_away(self):
         self.assertFalse(self.hosts.may_fit(self.context, {'VCPU': 1}))
         self.assertTrue(self.hosts.may_fit(self.context, {}))
         self.free()

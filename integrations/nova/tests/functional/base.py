@@ -104,7 +104,7 @@ class TestCase(ProviderUsageTestCase):
         return [self._wait_for_state_change({'id': each}, status)
                 for each in servers]
 
-    def assertNothingLeaked(self):
+    def assertNoLeaks(self):
         """Wait until exactly the active servers have allocations."""
         def check():
             found = {each['id']: each for each in self.api.get_servers()}

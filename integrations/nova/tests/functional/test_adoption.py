@@ -102,7 +102,7 @@ class TestAdoption(base.TestCase):
         install_manager()
         return self.start(host)
 
-    def start_theirs(self, host):
+    def start_nova(self, host):
         nova_service.SERVICE_MANAGERS.update(NOVA_MANAGERS)
         return self.start(host)
 
@@ -139,7 +139,7 @@ class TestAdoption(base.TestCase):
 
     def assertHeldByServers(self):
         """Assert that exactly the active servers have their allocations."""
-        self.assertNothingLeaked()
+        self.assertNoLeaks()
         for server in self.api.get_servers():
             flavor = server['flavor']
             self.assertEqual(
@@ -228,7 +228,7 @@ class TestAdoption(base.TestCase):
         self.use(self.canary, moving=True)
         self.assertListed(scheduler='down', canary='up')
 
-        self.theirs = self.start_theirs(FIRST)
+        self.theirs = self.start_nova(FIRST)
         self.use(self.theirs, self.canary)
         self.stop_while_deciding()
         self.use(self.theirs, moving=True)
@@ -238,10 +238,10 @@ class TestAdoption(base.TestCase):
         self.api.api_delete(f'/os-services/{service["id"]}')
         self.assertListed(scheduler='up')
         self.assertEqual(tables, self.tables())
-        self.assertGuardsAreLeft()
+        self.assertGuardsRemain()
         self.assertExplained(self.canary)
 
-    def assertGuardsAreLeft(self):
+    def assertGuardsRemain(self):
         """Assert that Placement has guards and hosts."""
         found = {each['uuid']: each['name']
                  for each in self._get_all_providers()}

@@ -93,7 +93,7 @@ conflicting = answering(409, (
     b'allocate"}]}'), 'application/json')
 
 
-def everything(request):
+def any_request(request):
     return True
 
 
@@ -219,16 +219,16 @@ class TestShortFaults(TestCase):
     """Faults shorter than the timeout are hidden from users."""
 
     FAULTS = {
-        'no connection': ((refused, everything, 3),),
-        'restart': ((dropped, everything, 1), (refused, everything, 3)),
+        'no connection': ((refused, any_request, 3),),
+        'restart': ((dropped, any_request, 1), (refused, any_request, 3)),
         'lost reply': ((late, allocations, 1),),
         'lost request': ((never, allocations, 1),),
-        'lost replies': ((late, everything, 3),),
-        '500': ((broken, everything, 3),),
-        '503': ((overloaded, everything, 3),),
+        'lost replies': ((late, any_request, 3),),
+        '500': ((broken, any_request, 3),),
+        '503': ((overloaded, any_request, 3),),
         '409': ((conflicting, writes, 3),),
         'half an answer': ((half, readings, 3),),
-        'slow': ((slow, everything, math.inf),),
+        'slow': ((slow, any_request, math.inf),),
     }
 
     def test_servers_are_built_after_a_short_fault(self):
@@ -238,7 +238,7 @@ class TestShortFaults(TestCase):
                 self.wire.fail(*faults)
                 self.wait_for(post(), 'ACTIVE')
                 self.wire.fail()
-                self.assertNothingLeaked()
+                self.assertNoLeaks()
 
 
 class TestLastingFaults(TestCase):
@@ -246,12 +246,12 @@ class TestLastingFaults(TestCase):
 
     REFUSED = {
         'no connection': ('ConnectFailure', (
-            (refused, everything, math.inf),)),
-        'lost requests': ('ConnectTimeout', ((never, everything, math.inf),)),
+            (refused, any_request, math.inf),)),
+        'lost requests': ('ConnectTimeout', ((never, any_request, math.inf),)),
         'lost reply, and down': ('Connect(Failure|Timeout)', (
-            (late, allocations, 1), (refused, everything, math.inf))),
-        '500': ('500', ((broken, everything, math.inf),)),
-        '503': ('503', ((overloaded, everything, math.inf),)),
+            (late, allocations, 1), (refused, any_request, math.inf))),
+        '500': ('500', ((broken, any_request, math.inf),)),
+        '503': ('503', ((overloaded, any_request, math.inf),)),
         '409': ('change', ((conflicting, writes, math.inf),)),
     }
 
@@ -279,7 +279,7 @@ class TestLastingFaults(TestCase):
                 for post in ways.values():
                     self.wait_for(post(), 'ACTIVE')
                 self.wire.fail()
-                self.assertNothingLeaked()
+                self.assertNoLeaks()
 
     def test_unread_hosts_are_not_reported_as_full(self):
         self.wire.fail((overloaded, readings, math.inf))
@@ -296,7 +296,7 @@ class TestLastingFaults(TestCase):
                     self.assertRefused(reason, post())
                 self.wire.fail()
                 self.wait_for(self.post(), 'ACTIVE')
-                self.assertNothingLeaked()
+                self.assertNoLeaks()
 
 
 class TestCell(TestCase):
@@ -346,4 +346,4 @@ class TestCell(TestCase):
                 break
         else:
             self.fail(f'the servers stay on {self.hosts()}')
-        self.assertNothingLeaked()
+        self.assertNoLeaks()

@@ -18,7 +18,7 @@ class TestMoves(faults.TestCase):
     def lose(self, kind):
         """Execute the next claim without an answer, then refuse requests."""
         self.wire.fail((faults.late, kind, 1),
-                       (faults.refused, faults.everything, math.inf))
+                       (faults.refused, faults.any_request, math.inf))
 
     def assertHeld(self, server, *hosts):
         """Wait until a server has allocations of exactly these hosts."""
@@ -74,7 +74,7 @@ class TestMoves(faults.TestCase):
 
         self.wire.fail((faults.late, faults.claims, 1))
         self._unshelve_server(server)
-        self.assertNothingLeaked()
+        self.assertNoLeaks()
 
     def test_resize_with_a_failed_claim_can_be_repeated(self):
         server, source = self.build()
@@ -94,4 +94,4 @@ class TestMoves(faults.TestCase):
         self.wire.fail((faults.late, faults.claims, 1))
         self._confirm_resize(self._resize_server(server, self.larger))
         self.assertHeld(server, source)
-        self.assertNothingLeaked()
+        self.assertNoLeaks()

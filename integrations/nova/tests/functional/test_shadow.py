@@ -125,7 +125,7 @@ class TestVersioned(TestCase):
 
         self.assertAgreed(3)
 
-    def test_request_for_several_servers_is_one_comparison(self):
+    def test_request_for_several_servers_is_a_single_comparison(self):
         server = self._build_server(networks='none')
         server.update(min_count=3, max_count=3)
         self.api.post_server({'server': server})
