@@ -22,9 +22,12 @@ class TestContradictions(test_loader.LoadingTestCase):
                 self.assertIn(each, refusal)
 
     def test_disabled_limit_contradicts_no_option(self):
-        self.load('[database]\nlock_timeout = 0\n'
-                  '[api_database]\nlock_timeout = 3\n'
-                  'idle_transaction_timeout = 0\n')
+        conf = self.load('[database]\nlock_timeout = 0\n'
+                         '[api_database]\nlock_timeout = 3\n'
+                         'idle_transaction_timeout = 0\n')
+
+        self.assertEqual((0, 3), (
+            conf.database.lock_timeout, conf.api_database.lock_timeout))
 
     def test_default_follows_its_limiting_option(self):
         conf = self.load('[DEFAULT]\nservice_down_time = 24\n')

@@ -165,8 +165,10 @@ class TestOtherKinds(TestCase):
     def test_options_of_another_service_in_shared_groups_are_known(self):
         self.install(broken_packages.write_working)
 
-        self.load_agents('[DEFAULT]\nservice_down_time = 70\n'
-                         '[third_party]\nleast_gpus = 3\n')
+        conf = self.load_agents('[DEFAULT]\nservice_down_time = 70\n'
+                                '[third_party]\nleast_gpus = 3\n')
+
+        self.assertNotIn('third_party', conf)
 
     def test_mistyped_options_of_other_groups_are_refused(self):
         for text, hint in (

@@ -107,6 +107,8 @@ class TestServers(OpeningTestCase):
     def test_engine_without_retries_opens_no_connection(self):
         self.open(self.url, max_retries=0)
 
+        self.assertEqual([], self.clock.slept)
+
     def test_options_of_the_pool_are_the_pool_s(self):
         engine = self.open(
             self.url, max_retries=0, max_pool_size=3, max_overflow=0,

@@ -468,10 +468,16 @@ class TestStuckDatabase(base.TestCase):
             self.database.leave()
             self.database.enter()
 
+        with self.database.reader() as connection:
+            self.assertEqual(1, connection.execute(sa.select(1)).scalar())
+
     def test_threads_below_the_limit_wait_without_a_deadline(self):
         for _ in range(3):
             self.database.enter()
             self.time.advance(100)
+
+        self.assertRaises(
+            exception.DatabaseUnreachable, self.database.enter)
 
     def test_database_is_used_again_after_an_answer(self):
         for _ in range(3):

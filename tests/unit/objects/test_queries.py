@@ -28,8 +28,10 @@ class TestQueries(base.TestCase):
     def test_largest_query_is_read(self):
         texts = ['x' * 255] * 62
 
-        queries.parse(json.dumps(['in', *texts, 2 ** 63 - 1]))
-        queries.parse(nested(8))
+        self.assertEqual(
+            queries.QueryCall('in', (*texts, 2 ** 63 - 1)),
+            queries.parse(json.dumps(['in', *texts, 2 ** 63 - 1])))
+        self.assertEqual('not', queries.parse(nested(8)).operator)
 
     def test_deep_query_is_refused(self):
         # Python 3.13 reads more levels of JSON than 3.11.

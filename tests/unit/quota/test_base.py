@@ -61,4 +61,4 @@ class TestRateLimit(base.TestCase):
     def test_no_limit_by_default(self):
         limit = quota.RateLimit(None, self.clock)
         for _ in range(100):
-            limit.take('web', 1000)
+            self.assertIsNone(limit.take('web', 1000))

@@ -483,10 +483,14 @@ class TestListeners(base.LocalTestCase):
         self.assertEqual(3, len(taken))
 
     def test_listener_may_be_stopped_twice(self):
-        listener = self.listen(lambda incoming: None)
+        taken = []
+        listener = self.listen(taken.append)
 
         listener.stop()
         listener.cleanup()
+
+        self.client().cast({}, 'note')
+        self.assertEqual([], taken)
 
     def test_requeued_message_is_received_next(self):
         taken = []

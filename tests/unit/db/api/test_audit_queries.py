@@ -127,7 +127,8 @@ class TestSurveying(base.TestCase):
     def test_claims_in_the_same_file_can_be_written_meanwhile(self):
         with audit_queries.holding(self.database) as connection:
             audit_queries.lock(connection, self.uuids[0])
-            self.write(audit_queries.forget, self.uuids[1], 0.0)
+            self.assertTrue(
+                self.write(audit_queries.forget, self.uuids[1], 0.0))
 
     def test_groups_of_servers_are_read_together(self):
         one, two, *_ = self.uuids

@@ -363,8 +363,12 @@ class TestPurge(InstanceCase):
         self.assertEqual(uuids[:2], self.create(*uuids))
 
     def test_purge_of_a_missing_row_succeeds(self):
+        uuid = self.create_server()
+
         self.write(instances.purge, samples.uuids(2))
         self.write(instances.purge, [])
+
+        self.assertIsNotNone(self.get(uuid))
 
     def test_more_than_a_statement_takes_are_purged(self):
         uuids = self.create(*samples.uuids(statements.CHUNK + 1))
