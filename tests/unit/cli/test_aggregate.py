@@ -53,7 +53,7 @@ class TestAggregate(base.CommandTestCase):
             ran.data['properties'], ran.data['availability_zone']))
         self.assertEqual(ran.data, self.run_json('show', '1').data)
 
-    def test_hosts_come_and_go(self):
+    def test_hosts_are_added_and_removed(self):
         self.run_json('create', 'fast')
 
         self.assertEqual(
@@ -62,7 +62,7 @@ class TestAggregate(base.CommandTestCase):
         self.assertEqual(
             ['b'], self.run_json('remove-host', 'fast', 'a').data['hosts'])
 
-    def test_table_is_for_people(self):
+    def test_table_shows_properties_and_hosts(self):
         self.run_json('create', 'fast', '--property', 'ssd=true')
         self.run_json('add-host', 'fast', 'a', 'b')
 
@@ -72,7 +72,7 @@ class TestAggregate(base.CommandTestCase):
         self.assertTrue(any(line.split()[1:4] == ['hosts', '|', 'a']
                             for line in lines), lines)
 
-    def test_deleted_aggregate_is_gone(self):
+    def test_deleted_aggregate_is_not_listed(self):
         self.run_json('create', 'fast')
 
         ran = self.shell('aggregate', 'delete', 'fast', 'slow')

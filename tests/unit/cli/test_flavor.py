@@ -51,7 +51,7 @@ class TestFlavor(base.CommandTestCase):
         self.assertEqual(36, len(ran.data['id']))
         self.assertEqual(36, len(auto.data['id']))
 
-    def test_empty_table_is_a_line_in_words(self):
+    def test_empty_table_is_shown_as_a_sentence(self):
         self.assertEqual(
             'Nothing found.\n', self.shell('flavor', 'list').out)
         self.assertEqual([], self.shell('flavor', 'list', '-f', 'json').data)
@@ -73,7 +73,7 @@ class TestFlavor(base.CommandTestCase):
         self.assertEnds(1, self.shell('flavor', 'show', 'x'),
                         'There is no flavor x.')
 
-    def test_deleted_flavor_is_gone(self):
+    def test_deleted_flavor_is_not_found(self):
         self.create('m1', '--ram', '1', '--vcpus', '1')
 
         ran = self.shell('flavor', 'delete', 'm1')

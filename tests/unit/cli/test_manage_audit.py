@@ -64,7 +64,7 @@ class TestAudit(base.CommandTestCase):
             [(each['Of'], each['State']) for each in ran.data])
         self.assertEqual(0, self.audit().code)
 
-    def test_table_is_for_people(self):
+    def test_column_of_the_table_can_be_selected(self):
         uuid = self.lose()
 
         ran = self.manage('audit', '--settle=0', '-c', 'Of', '-f', 'value')

@@ -504,7 +504,7 @@ class TestUpdateCell(ChangeCase):
         self.assertEnds(1, self.changed(
             '--transport-url', f'nix://u:{base.PASSWORD}@h/x'))
 
-    def test_urls_come_from_the_configuration_on_demand(self):
+    def test_urls_are_read_from_the_configuration_on_request(self):
         urls = self.local('other'), self.write_cell_conf('other')
 
         ran = self.cell_v2(

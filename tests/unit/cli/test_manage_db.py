@@ -79,7 +79,7 @@ class TestAPIAndClaims(ManageTestCase):
 
         self.assertEqual({'api.sqlite'}, self.files())
 
-    def test_store_without_a_schema_has_none_to_sync(self):
+    def test_sync_of_a_store_without_a_schema_is_refused(self):
         self.write_api_conf(self.sqlite('api'), claims={'store': 'memory'})
 
         for command, why in (('sync', 'keeps claims only in its process'),
@@ -117,7 +117,7 @@ class TestCell(ManageTestCase):
                           self.sqlite(name))
         self.assertEqual(0, ran.code, ran.err)
 
-    def test_cell_is_synced_where_no_api_database_is_configured(self):
+    def test_cell_is_synced_without_an_api_database(self):
         ran = self.manage('db', 'sync', conf=('cell.conf',))
 
         self.assertEqual((0, ''), (ran.code, ran.err))
@@ -126,7 +126,7 @@ class TestCell(ManageTestCase):
             f'{self.head}\n',
             self.manage('db', 'version', conf=('cell.conf',)).out)
 
-    def test_cell0_is_synced_before_this_cell(self):
+    def test_cell0_is_synced_before_the_cell(self):
         self.map_cell0()
 
         ran = self.manage('db', 'sync', conf=('api.conf', 'cell.conf'))

@@ -157,7 +157,7 @@ class TestProvider(ProviderTestCase):
         self.assertEqual([], self.run_json(
             'set', 'pool1', '--resource', 'DISK_GB=30')['over_capacity'])
 
-    def test_deleted_provider_is_gone(self):
+    def test_deleted_provider_is_not_listed(self):
         self.create_pool()
 
         ran = self.provider('delete', 'pool1', 'host1')

@@ -239,7 +239,7 @@ class TestServer(ServerTestCase):
         self.assertEqual(three[1:], listed(
             '--sort', 'display_name:asc', '--marker', first[0]['ID']))
 
-    def test_deleted_server_is_gone(self):
+    def test_deleted_server_is_not_found(self):
         [row] = self.create('gone', '--flavor', 'small', '--wait').data
 
         ran = self.server('delete', row['ID'], '--wait')
@@ -507,7 +507,7 @@ class TestServerMove(ServerTestCase):
         self.assertEqual('ACTIVE', self.shown['status'])
         self.assertNotEqual(self.host, self.shown['host'])
 
-    def test_server_is_built_anew_with_rebuild(self):
+    def test_migration_with_rebuild_moves_the_server(self):
         ran = self.server('migrate', self.uuid, '--wait', '--rebuild')
 
         self.assertEqual(0, ran.code)
@@ -531,7 +531,7 @@ class TestServerMove(ServerTestCase):
         self.assertEqual(('ACTIVE', self.host), (
             self.shown['status'], self.shown['host']))
 
-    def test_shelved_server_comes_back(self):
+    def test_shelved_server_is_unshelved(self):
         ran = self.server('shelve', self.uuid, '--wait', '-f', 'json')
         self.assertEqual((0, [{
             'action': 'shelving', 'kind': 'server', 'name': self.uuid,

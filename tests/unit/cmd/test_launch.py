@@ -200,7 +200,7 @@ class TestLaunch(services.ServiceTestCase):
             self.assertEqual(1, service.output.count(': this has ended'))
             self.assertNotIn('Traceback', service.output)
 
-    def test_hangup_has_versions_found_out_anew(self):
+    def test_hangup_reads_service_versions_again(self):
         with self.cell.database.writer() as connection:
             report(
                 connection, samples.uuids(1)[0], 'host', COMPUTE,
@@ -337,14 +337,14 @@ class TestLogQueue(base.TestCase):
 
         self.assertEqual(['odd'], self.written())
 
-    def test_full_queue_makes_the_caller_write(self):
+    def test_caller_writes_if_the_queue_is_full(self):
         self.patch(launch, 'WAITING_MAX', 0)
         self.logger.info('more')
 
         self.assertEqual(['more'], self.handler.lines)
         self.assertEqual({threading.get_ident()}, self.handler.threads)
 
-    def test_stopped_queue_makes_the_caller_write(self):
+    def test_caller_writes_if_the_queue_is_stopped(self):
         self.queue.stop()
         self.queue.stop()
         self.logger.info('late')

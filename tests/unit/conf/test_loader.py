@@ -191,7 +191,7 @@ class TestNames(LoadingTestCase):
         self.assertIn('a.conf: [scheduler] max_attemps', self.refuse(
             [], files=[], dirs=[str(self.directory)]))
 
-    def test_unknown_name_outside_of_any_group_of_ours_is_refused(self):
+    def test_misspelled_name_in_the_default_group_is_refused(self):
         self.assertIn('did you mean transport_url?', self.refused(
             '[DEFAULT]\ntransport_ulr = local://a/b\n'))
 
@@ -218,7 +218,7 @@ class TestNames(LoadingTestCase):
 
         self.assertNotIn('neutron', conf)
 
-    def test_case_of_a_group_does_not_matter(self):
+    def test_name_of_a_group_is_case_insensitive(self):
         self.assertEqual(5, self.load(
             '[Scheduler]\nmax_attempts = 5\n').scheduler.max_attempts)
         self.assertIn('max_attemps', self.refused(

@@ -76,7 +76,7 @@ class TestTranslate(base.TestCase):
             self.assertIsInstance(
                 translate(error), exception.DatabaseError, kind)
 
-    def test_other_errors_are_none_of_a_database(self):
+    def test_errors_outside_of_databases_are_not_translated(self):
         for error in (KeyError(1205), ValueError(1020), OSError(2013),
                       exception.InstanceNotFound(uuid='a'),
                       KeyboardInterrupt()):

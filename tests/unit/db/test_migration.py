@@ -90,7 +90,7 @@ class TestSchema(base.TestCase):
 
         self.assertFalse((self.directory / 'test.db').exists())
 
-    def test_sync_makes_the_tables(self):
+    def test_sync_creates_the_tables(self):
         schema = self.make_schema(tables=('one', 'two'))
 
         schema.sync(self.database)
@@ -121,7 +121,7 @@ class TestSchema(base.TestCase):
             self.assertEqual(1, connection.execute(
                 sa.text('SELECT count(*) FROM one')).scalar())
 
-    def test_sync_never_goes_back(self):
+    def test_sync_does_not_downgrade(self):
         schema = self.make_schema(tables=('one', 'two'))
         schema.sync(self.database)
 
@@ -210,7 +210,7 @@ class TestSchema(base.TestCase):
             self.assertEqual(
                 migration.versions(schema.package)[0], schema.head)
 
-    def test_percent_in_a_path_is_no_matter(self):
+    def test_path_may_contain_a_percent_sign(self):
         self.directory = self.directory / '100%'
         self.directory.mkdir()
         self.useFixture(fixtures.PythonPathEntry(str(self.directory)))
@@ -231,7 +231,7 @@ class TestReleased(base.TestCase):
         self.addCleanup(database.close)
         return database
 
-    def test_upgrade_keeps_the_rows_and_makes_the_newest_tables(self):
+    def test_upgrade_keeps_the_rows_and_creates_the_newest_tables(self):
         for name, schema in released.SCHEMAS.items():
             database = self.open(name)
             rows = released.create(database, name)

@@ -21,7 +21,7 @@ class TestConnectArguments(base.TestCase):
         self.assertEqual('s@cret', url.password)
         return dict(url.query), arguments
 
-    def test_threshold_is_a_number_or_none_to_psycopg(self):
+    def test_threshold_is_a_number_or_null_for_psycopg(self):
         for text, threshold in (
                 ('0', 0), ('7', 7), ('none', None), ('None', None)):
             self.assertEqual(

@@ -312,7 +312,7 @@ class TestErrors(DatabaseCase):
             error = self.assertRaises(exception.DatabaseBusy, wait, orig)
             self.assertIsInstance(error, exception.TransactionLost)
 
-    def test_failure_of_a_server_is_an_error_of_this_project(self):
+    def test_error_of_a_server_is_translated(self):
         def fail(error):
             with self.database.writer():
                 raise error
@@ -598,14 +598,14 @@ class TestServerClock(base.TestCase):
     def test_clock_without_a_query_has_no_time(self):
         self.assertIsNone(self.clock.timestamp())
 
-    def test_time_is_the_servers_and_goes_on(self):
+    def test_time_follows_the_clock_of_the_server(self):
         self.clock.ask(Server(self.own))
         self.own.advance(5)
 
         self.assertAlmostEqual(
             self.own.timestamp() + AHEAD_S, self.clock.timestamp(), 3)
 
-    def test_time_on_the_way_is_halved(self):
+    def test_half_of_the_query_time_is_subtracted(self):
         self.clock.ask(Server(self.own, delay_s=4.0))
 
         self.assertAlmostEqual(

@@ -29,7 +29,7 @@ def row(host, cell_id=1):
 
 class TestChunks(base.TestCase):
 
-    def test_values_come_once_and_in_order(self):
+    def test_values_are_unique_and_in_order(self):
         self.assertEqual([['b', 'a']], list(statements.chunks('baab')))
 
     def test_chunks_are_of_a_size_for_a_list(self):
@@ -165,7 +165,7 @@ class TestDialects(StatementCase):
         engine.dialect.insert_returning = url.startswith('mariadb')
         return said, statements.insert_missing(engine, KEY, rows)
 
-    def test_postgresql_leaves_out_and_returns_the_rest(self):
+    def test_postgresql_skips_and_returns_inserted_rows(self):
         said, inserted = self.sent(
             'postgresql+psycopg2://', [row('b'), row('a')])
 
@@ -202,7 +202,7 @@ class TestDialects(StatementCase):
 
         self.assertIn('host_mappings.host IN (__[POSTCOMPILE_these])', said)
 
-    def test_planner_of_postgresql_knows_the_values(self):
+    def test_planner_of_postgresql_gets_the_values(self):
         said = str(sa.select(KEY).where(statements.in_list(KEY)).compile(
             dialect=psycopg.dialect()))
 
@@ -278,7 +278,7 @@ class TestLock(StatementCase):
         function(engine, *arguments)
         return said
 
-    def test_rows_are_locked_where_the_database_can(self):
+    def test_rows_are_locked_if_supported(self):
         for url in 'postgresql+psycopg2://', 'mysql+pymysql://':
             said, = self.sent(url, statements.lock, KEY, ['a'])
 

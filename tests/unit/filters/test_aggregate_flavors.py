@@ -28,14 +28,14 @@ class TestAggregateTypeAffinityFilter(
                     builders.aggregate(number, instance_type=text)
                     for number, text in enumerate(texts, 1))]))
 
-    def test_aggregate_without_the_key_is_no_matter(self):
+    def test_aggregate_without_the_key_is_ignored(self):
         other = builders.aggregate(1, ssd='yes')
         large = builders.aggregate(2, instance_type='large')
 
         self.assertKeeps([True, False], builders.hosts(
             aggregates=[(other,), (other, large)]))
 
-    def test_flavor_without_a_name_goes_where_all_may(self):
+    def test_flavor_without_a_name_is_kept_off_dedicated_hosts(self):
         large = builders.aggregate(2, instance_type='large')
 
         self.assertKeeps(

@@ -77,7 +77,7 @@ class TestAggregateImagePropertiesIsolation(
                 expected, {'a_os': 'linux'}, {'a_os': 'windows'},
                 **{NAMESPACE: 'a', SEPARATOR: separator})
 
-    def test_separator_without_namespace_is_no_matter(self):
+    def test_separator_without_namespace_is_ignored(self):
         self.assertPasses(False, {'os': 'linux'}, {'os': 'windows'},
                           **{SEPARATOR: 'x'})
 

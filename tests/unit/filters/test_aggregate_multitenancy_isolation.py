@@ -37,14 +37,14 @@ class TestAggregateMultiTenancyIsolation(
                     builders.aggregate(number, **each)
                     for number, each in enumerate(metadata, 1))]))
 
-    def test_request_without_a_project_goes_where_all_may(self):
+    def test_request_without_a_project_is_kept_off_dedicated_hosts(self):
         kept = builders.aggregate(1, filter_tenant_id='project')
 
         self.assertKeeps(
             [True, False], builders.hosts(aggregates=[(), (kept,)]),
             builders.request(project_id=None))
 
-    def test_change_of_aggregates_is_seen(self):
+    def test_change_of_aggregates_applies(self):
         table = builders.table(2)
         plugin, request = builders.plugin(self.plugin), builders.request()
         self.assertEqual(

@@ -28,7 +28,7 @@ class TestAvailabilityZoneFilter(filters.FilterSuite, base.TestCase):
             self.assertKeeps([False, False], hosts,
                              builders.request(availability_zone=zone))
 
-    def test_request_without_a_zone_may_go_anywhere(self):
+    def test_request_without_a_zone_is_not_filtered(self):
         plugin = builders.plugin(self.plugin)
 
         self.assertFalse(plugin.applies(builders.request()))

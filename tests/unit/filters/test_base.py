@@ -130,7 +130,7 @@ class TestRowFilter(base.TestCase):
         self.assertEqual('Broken', error.plugin)
         self.assertIn('nonsense', str(error.__cause__))
 
-    def test_base_leaves_the_verdict_to_the_class(self):
+    def test_base_class_has_no_verdict(self):
         error = self.assertRaises(
             exception.PluginFailed, self.decide,
             [filters.RowFilter(filters.BaseHostFilter())], builders.hosts())

@@ -51,7 +51,7 @@ class TestCellFilter(agreeing.Agreeing, filters.FilterSuite, base.TestCase):
         self.assertKeeps([True, True], builders.hosts(
             cell=['a', 'a'], aggregates=[(ours,), (other,)]))
 
-    def test_request_without_a_project_goes_where_all_may(self):
+    def test_request_without_a_project_is_kept_off_dedicated_cells(self):
         ours = builders.aggregate(1, **{ALLOWED: 'project'})
 
         self.assertKeeps(
@@ -59,7 +59,7 @@ class TestCellFilter(agreeing.Agreeing, filters.FilterSuite, base.TestCase):
             builders.hosts(cell=['a', 'b'], aggregates=[(), (ours,)]),
             builders.request(project_id=None))
 
-    def test_change_of_aggregates_is_seen(self):
+    def test_change_of_aggregates_applies(self):
         other = builders.aggregate(1, **{ALLOWED: 'other'})
         table = builders.table(cell=['a', 'a', 'b'])
         plugin, request = builders.plugin(self.plugin), builders.request()

@@ -133,7 +133,7 @@ class TestComputeCapabilitiesFilter(
         self.assertVerdicts([False, True, False], free_ram_mb='>= 2048',
                             **{'capabilities:ssd': 'yes'})
 
-    def test_flavor_without_extra_specs_of_hosts_goes_anywhere(self):
+    def test_flavor_without_capabilities_is_not_filtered(self):
         plugin = builders.plugin(self.plugin)
 
         for specs in ({}, {'hw:cpu_policy': 'dedicated'}):

@@ -51,7 +51,7 @@ class TestImagePropertiesFilter(
     def make_requests(self):
         return [builders.request(), request(hw_architecture='x86_64')]
 
-    def test_host_must_run_this_kind_of_image(self):
+    def test_host_must_support_the_kind_of_image(self):
         hosts = builders.hosts(supported_instances=[
             (), (KVM,), (XEN, ARM), (('AMD64', 'KVM', 'hv'),)])
         yes, no = [True] * 4, [False] * 4
@@ -70,7 +70,7 @@ class TestImagePropertiesFilter(
             with self.subTest(properties=properties):
                 self.assertKeeps(expected, hosts, request(**properties))
 
-    def test_request_without_an_image_may_go_anywhere(self):
+    def test_request_without_an_image_passes_all_hosts(self):
         hosts = builders.hosts(supported_instances=[(), (KVM,)])
 
         self.assertKeeps([True, True], hosts)

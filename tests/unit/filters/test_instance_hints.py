@@ -32,7 +32,7 @@ class HintCase(filters.FilterSuite):
             self.assertLess(len(str(error)), 200)
         return error
 
-    def test_request_without_the_hint_may_go_anywhere(self):
+    def test_request_without_the_hint_is_not_filtered(self):
         plugin = builders.plugin(self.plugin)
 
         for hints in ({}, {self.hint: []}):
@@ -90,7 +90,7 @@ class TestDifferentHostFilter(HintCase, base.TestCase):
         self.assertKeeps([True, False, True, False], hosts,
                          self.request([SERVERS[0], SERVERS[1]]))
 
-    def test_server_on_no_known_host_is_no_matter(self):
+    def test_server_on_no_known_host_is_ignored(self):
         self.assertKeeps(
             [True, True], builders.hosts(2), self.request(SERVERS[:1]))
 
@@ -118,7 +118,7 @@ class TestSameHostFilter(HintCase, base.TestCase):
         self.assertKeeps([False, True, False, True], hosts,
                          self.request([SERVERS[0], SERVERS[1]]))
 
-    def test_servers_on_no_known_host_leave_none(self):
+    def test_server_on_no_known_host_rejects_all_hosts(self):
         self.assertKeeps(
             [False, False], builders.hosts(2), self.request(SERVERS[:1]))
 

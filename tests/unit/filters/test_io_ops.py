@@ -25,7 +25,7 @@ class TestIoOpsFilter(
     def test_limit_is_8_unless_set(self):
         self.assertKeeps([True, False], builders.hosts(num_io_ops=[7, 8]))
 
-    def test_aggregates_are_no_matter(self):
+    def test_aggregates_are_ignored(self):
         one = builders.aggregate(max_io_ops_per_host='1')
 
         self.assertKeeps([True], builders.hosts(

@@ -169,7 +169,7 @@ class TestJsonFilter(agreeing.Agreeing, filters.FilterSuite, base.TestCase):
             exception.InvalidField, builders.plugin(self.plugin).applies,
             request(query))
 
-    def test_request_without_a_query_may_go_anywhere(self):
+    def test_request_without_a_query_is_not_filtered(self):
         plugin = builders.plugin(self.plugin)
 
         for hints in ({}, {'query': []}, {'query': ''}):

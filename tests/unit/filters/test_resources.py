@@ -123,7 +123,7 @@ class TestDiskFilter(_Case, base.TestCase):
                 builders.hosts(free_disk_mb=[2047, 2048]),
                 builders.request(root_gb=1, **fields))
 
-    def test_root_disk_on_a_volume_takes_none(self):
+    def test_root_disk_on_a_volume_uses_no_disk(self):
         self.assertKeeps(
             [False, True], builders.hosts(free_disk_mb=[1023, 1024]),
             builders.request(root_gb=9, ephemeral_gb=1, is_bfv=True))

@@ -62,7 +62,7 @@ class TestServerGroupAffinityFilter(
             builders.hosts(cell=['a', 'a', 'b'], located={A: 2}),
             requested('affinity'))
 
-    def test_other_policies_are_no_matter(self):
+    def test_other_policies_are_ignored(self):
         hosts = builders.hosts(2, located={A: 0})
 
         for policy in (None, 'anti-affinity', 'soft-affinity', 'unknown'):
@@ -154,7 +154,7 @@ class TestServerGroupAntiAffinityFilter(
 
         self.assertEqual({A, B}, set(located))
 
-    def test_other_policies_are_no_matter(self):
+    def test_other_policies_are_ignored(self):
         hosts = builders.hosts(2, located={A: 0})
 
         for policy in (None, 'affinity', 'soft-anti-affinity', 'unknown'):

@@ -167,7 +167,7 @@ class TestServerGroupSpreadFilter(filters.FilterSuite, base.TestCase):
         self.assertFalse(self.plugin.local)
         self.assertTrue(self.plugin.reopens)
 
-    def test_servers_of_a_request_go_to_each_domain_in_turn(self):
+    def test_servers_of_a_request_use_each_domain_in_turn(self):
         hosts = builders.hosts(
             cell=[ONE, ONE, TWO, THREE, THREE],
             free_ram_mb=[16384, 16000, 4096, 2048, 1024])

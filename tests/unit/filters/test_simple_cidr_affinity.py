@@ -47,7 +47,7 @@ class TestSimpleCIDRAffinityFilter(
                 self.assertKeeps(
                     list(map(bool, expected)), hosts, request(near, cidr))
 
-    def test_request_without_hints_may_go_anywhere(self):
+    def test_request_without_hints_is_not_filtered(self):
         plugin = builders.plugin(self.plugin)
 
         for nothing in ((), ''):

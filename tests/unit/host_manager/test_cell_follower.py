@@ -141,7 +141,7 @@ class TestOrder(following.FollowerTestCase):
             self.value(uuid, 'service_disabled'),
             self.value(uuid, 'last_seen_up')))
 
-    def test_node_leaves_its_former_host_with_its_uuid(self):
+    def test_moved_node_is_kept_when_its_former_host_is_deleted(self):
         uuid = self.node('a')
         self.service('a')
         self.service('b')

@@ -242,7 +242,7 @@ class TestUnreadable(following.FollowerTestCase):
         self.assertEqual(heard, self.table.cells.oldest)
 
 
-class TestMappingNone(following.FollowerTestCase):
+class TestWithoutMapping(following.FollowerTestCase):
     """Others map hosts."""
 
     def setUp(self):

@@ -61,7 +61,7 @@ class TestSilence(base.TestCase):
         super().setUp()
         self.cells = cell_health.Cells()
 
-    def test_silence_is_since_the_cell_was_heard(self):
+    def test_silence_begins_at_the_last_read(self):
         self.cells.heard('a', 1000.0)
 
         self.assertEqual([0.0, 5.0, 0.0], [

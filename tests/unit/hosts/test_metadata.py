@@ -54,7 +54,7 @@ class TestMetadata(base.TestCase):
         self.assertEqual({'ssd', 'nic'}, metadata.keys(self.hosts))
         self.assertEqual(frozenset(), metadata.keys(builders.hosts(0)))
 
-    def test_change_of_aggregates_is_seen(self):
+    def test_change_of_aggregates_applies(self):
         wanted = [('ssd', lambda texts: 'new' in texts)]
         self.assertFalse(metadata.agree(self.hosts, wanted).any())
 

@@ -57,7 +57,7 @@ class TestFilled(base.TestCase):
             self.assertEqual([2 ** 53, 0, -2 ** 53, 0], read(
                 kind, 2 ** 53, 2 ** 53 + 2, -2 ** 53, -2 ** 53 - 2))
 
-    def test_booleans_are_read_from_words(self):
+    def test_booleans_are_read_from_texts(self):
         self.assertEqual([True, False, True, True, False],
                          read('bool', True, False, 'yes', 1, 'maybe'))
         self.assertEqual([True, False], plugin_columns.filled(

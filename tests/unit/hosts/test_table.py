@@ -122,7 +122,7 @@ class TestDroppedHost(base.TestCase):
         view = self.hosts.view(0.0)
         return view['num_instances'][view.row('x')]
 
-    def test_confirmed_allocation_goes_with_its_host(self):
+    def test_confirmed_allocation_is_removed_with_its_host(self):
         # The usage may include the allocation, so it stays in the overlay.
         self.hosts.set_usage('x', {}, {}, 0)
         self.hosts.confirm(self.allocations)

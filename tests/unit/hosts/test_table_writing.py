@@ -227,7 +227,7 @@ class TestDrop(base.TestCase):
         self.assertEqual(['c', 'd'], values(hosts, 'cell'))
         self.assertEqual([0, 1, None], [hosts.row(uuid) for uuid in 'yzx'])
 
-    def test_unknown_host_is_no_matter(self):
+    def test_unknown_host_is_ignored(self):
         hosts = made('x', 'y')
 
         hosts.drop(['nobody'])

@@ -41,7 +41,7 @@ class TestMerged(base.TestCase):
         SEQUENCES, strategies.lists(strategies.integers(0, 9)),
         strategies.integers(1, 4), strategies.integers(0, 5),
         strategies.booleans())
-    def test_all_items_come_once_in_order(
+    def test_all_items_are_merged_once_in_order(
             self, given, known, size, ahead, descends):
         sources = [Batches(sorted(items, reverse=descends), size)
                    for items in given]

@@ -44,7 +44,7 @@ class TestFilters(base.TestCase):
                         {'status': 'ACTIVE'}, {'host': 'h1'}):
             self.assertEqual(set(), self.shown(**filters), filters)
 
-    def test_tags_are_all_or_any_or_none_of_some(self):
+    def test_tags_match_all_any_or_not(self):
         self.write(self.targets.database(self.cell1),
                    instance_children.create_tags,
                    {self.built: ['a', 'b']})

@@ -342,7 +342,7 @@ class TestPages(base.TestCase):
             self.assertEqual(
                 [*made][:limit], [found.uuid for found in page.servers])
 
-    def test_marker_may_be_anywhere(self):
+    def test_marker_may_be_in_any_cell(self):
         second = datetime.timedelta(seconds=1)
         [buried] = self.put(self.cell0, created_at=samples.NOW)
         [there] = self.put(self.cell1, created_at=samples.NOW + second)
@@ -398,7 +398,7 @@ class TestPages(base.TestCase):
 
         self.assertEqual([old], [found.uuid for found in page.servers])
 
-    def test_pages_go_on_while_a_cell_is_down(self):
+    def test_pages_continue_while_a_cell_is_down(self):
         second = datetime.timedelta(seconds=1)
         made = [self.put(cell, created_at=samples.NOW - number * second)[0]
                 for number, cell in enumerate(

@@ -102,7 +102,7 @@ class TestTaskNotifier(TestCase):
             self.assertEqual(expected, [
                 (each['state'], each['new_task_state']) for each in states])
 
-    def test_context_goes_without_its_token(self):
+    def test_token_of_the_context_is_not_sent(self):
         listener = self.listen(base.LEGACY)
 
         self.notifier().deleted(self.context, 'start', wire.instance())
@@ -198,7 +198,7 @@ class TestNotifier(base.SchedulerTestCase):
         first, second = (each.next()[1] for each in listeners)
         self.assertEqual(first, second)
 
-    def test_context_goes_without_its_token(self):
+    def test_token_of_the_context_is_not_sent(self):
         listener = self.listen(base.LEGACY)
 
         self.notifier().select_destinations(
@@ -278,7 +278,7 @@ class TestFailure(base.SchedulerTestCase):
         self.assertEqual('nova-scheduler:host0',
                          listener.next()[1]['publisher_id'])
 
-    def test_no_request_waits_for_ever(self):
+    def test_number_of_retries_is_bounded(self):
         # How often to try again is not seen but by a driver.
         self.conf.set_override('driver', ['test'], base.GROUP)
         self.addCleanup(recorded.reset)

@@ -62,7 +62,7 @@ class TestTolerance(base.TestCase):
         self.assertEqual(wire.without_changes(wire.SELECTION),
                          wire.without_changes(selection.obj_to_primitive()))
 
-    def test_newer_minor_version_is_read_and_passed_on_as_ours(self):
+    def test_newer_minor_version_is_read_as_the_known_version(self):
         sample = self.changed(wire.REQUEST_SPEC, version='1.99')
         sample['nova_object.data']['newer'] = wire.IMAGE
         sample['nova_object.data']['flavor'] = self.changed(
@@ -340,7 +340,7 @@ class TestKinds(base.TestCase):
             objects_base.OTHER, kind.read(None, '2026-01-02T03:04:05Z'))
         self.assertIs(objects_base.OTHER, kind.take(TIME))
 
-    def test_every_field_here_has_a_short_way(self):
+    def test_each_field_has_a_short_read(self):
         for obj, kind in self.kinds:
             if not isinstance(kind.field, objects_base.SetOfStringsField):
                 self.assertIsNot(objects_base.Kind, type(kind), kind.name)

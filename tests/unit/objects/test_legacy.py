@@ -188,7 +188,7 @@ class TestDemand(ReadingTestCase):
                 self.assertEqual(field, error.field)
 
 
-class TestWhere(ReadingTestCase):
+class TestDestination(ReadingTestCase):
 
     def test_default_request_has_no_destination_or_hints(self):
         for wishes in ({}, dict.fromkeys((
@@ -225,7 +225,7 @@ class TestWhere(ReadingTestCase):
                 (5, {}), (wire.LIMITS, {})):
             self.assertEqual(meant, self.read(limits=limits).limits.to_dict())
 
-    def test_group_comes_in_pieces(self):
+    def test_group_is_read_from_separate_properties(self):
         group = self.read(**GROUP).instance_group
 
         self.assertEqual(
@@ -238,7 +238,7 @@ class TestWhere(ReadingTestCase):
             'max_server_per_host': '2'}).instance_group
         self.assertEqual({'max_server_per_host': 2}, group.rules)
 
-    def test_group_may_come_whole(self):
+    def test_group_is_read_from_an_object(self):
         group = self.read(instance_group=wire.GROUP).instance_group
 
         self.assertEqual(wire.without_changes(wire.GROUP),

@@ -164,7 +164,7 @@ class TestPolicy(groups.TestCase):
             self.assertEqual(isolate, parse(
                 {**specs, 'group_policy': policy}).isolate)
 
-    def test_groups_of_ports_need_none(self):
+    def test_groups_of_ports_require_no_policy(self):
         for specs in {}, {'resources1:VGPU': '1'}:
             demand = parse(specs, [port(), port(requester_id=groups.OTHER)])
             self.assertIs(False, demand.isolate)

@@ -113,7 +113,7 @@ class TestInstalled(TestCase):
         super().setUp()
         self.useFixture(installing.Installed(broken_packages.write_working))
 
-    def test_words_are_its_own(self):
+    def test_class_of_a_plugin_has_its_own_description(self):
         self.assertEqual(('licences', 'seats'),
                          resources.describe('CUSTOM_SEATS'))
 

@@ -68,6 +68,6 @@ class TestTags(base.TestCase):
         self.assertEqual(
             ['b', 'a'], objects.TagList.obj_from_primitive(sent).names)
 
-    def test_request_without_tags_has_none(self):
+    def test_request_without_tags_has_an_empty_list(self):
         for fields in {}, {'tags': None}:
             self.assertEqual([], objects.BuildRequest(**fields).tag_names)

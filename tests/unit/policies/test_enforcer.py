@@ -198,7 +198,7 @@ class TestReload(TestCase):
         self.file.write_text('{}')
         self.rules = self.make()
 
-    def test_change_is_seen_within_a_second(self):
+    def test_change_of_the_file_applies_within_a_second(self):
         self.file.write_text(f'"{CREATE}": "role:reader"\n')
         self.assertFalse(self.allows(self.rules, READER, CREATE))
 

@@ -185,7 +185,7 @@ class TestAdmit(QuotaTestCase):
         self.assertEqual(3, len(refused))
         self.assertEqual(1, len({id(exc) for exc in refused.values()}))
 
-    def test_none_is_admitted_if_fewer_than_the_minimum_fit(self):
+    def test_refusal_below_the_minimum_admits_no_builds(self):
         self.project.limit(instances=3)
         builds = self.project.accept(5)
 

@@ -141,7 +141,7 @@ class TestUsage(UnifiedTestCase):
                 projects.PROJECT, projects.USER, samples.flavor(), 1, 1)
         self.assertEqual(403, over.code)
 
-    def test_limits_are_not_set_here(self):
+    def test_limits_of_keystone_cannot_be_set(self):
         database = self.useFixture(databases.APIDatabase()).database
         api = quotas_api.Quotas(
             authorization.LocalOperator(), database, None, None, self.make(),

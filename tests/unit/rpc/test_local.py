@@ -430,7 +430,7 @@ class TestWaiting(base.LocalTestCase):
         self.assertGivesUp(
             timeout=0.05, call_monitor_timeout=base.DEADLINE_S)
 
-    def test_server_knows_how_often_a_caller_wants_a_sign_of_life(self):
+    def test_server_receives_the_heartbeat_interval_of_the_caller(self):
         def take(incoming):
             incoming.reply(incoming.client_timeout)
 
@@ -533,7 +533,7 @@ class TestNotifications(base.LocalTestCase):
         self.addCleanup(listener.stop)
         return listener
 
-    def test_notification_is_heard(self):
+    def test_notification_is_received(self):
         endpoint = Notified()
         listener = oslo_messaging.get_notification_listener(
             self.transport, [oslo_messaging.Target(topic='notifications')],

@@ -92,7 +92,7 @@ class TestServer(base.RPCTestCase):
 
         self.assertNotIn('Traceback', self.logs.output)
 
-    def test_error_of_ours_is_logged_in_a_line_and_travels(self):
+    def test_error_of_the_project_is_logged_in_a_line_and_returned(self):
         self.serve(self.endpoint)
 
         self.assertRaises(exception.CellMappingNotFound,
@@ -140,7 +140,7 @@ class TestServer(base.RPCTestCase):
         self.assertEqual('done', self.endpoint.received.get_nowait())
         self.assertTrue(self.endpoint.received.empty())
 
-    def test_server_leaves_no_thread_behind(self):
+    def test_stopped_server_has_no_threads(self):
         before = set(threading.enumerate())
         made = self.serve(self.endpoint)
         name = self.client.call(self.context, 'thread')
@@ -492,7 +492,7 @@ class TestDeadlines(DispatcherTestCase):
             self.assertEqual('taken', self.send(
                 context=self.late(late_s), args={'needed': 1}))
 
-    def test_time_passes_on_the_way(self):
+    def test_deadline_passes_during_the_transport(self):
         context = self.late(0)
         self.clock.advance(server.LATE_S)
         self.send(context=context, args={'needed': 1})
@@ -583,7 +583,7 @@ class TestErrors(DispatcherTestCase):
         self.assertEqual('expected', sent.exc_info[1].args[0])
         self.assertEqual('', self.logs.output)
 
-    def test_unexpected_error_goes_to_the_server(self):
+    def test_unexpected_error_is_raised_in_the_server(self):
         self.endpoint.error = KeyError('what?')
 
         self.assertRaises(KeyError, self.send, args={'needed': 1})
@@ -705,13 +705,13 @@ class TestTranslation(base.RPCTestCase):
         self.assertIs(
             *(type(server.as_nova(no_host())) for _ in range(2)))
 
-    def test_other_errors_stay_ours(self):
+    def test_other_errors_are_not_translated(self):
         for error in (exception.CellUnreachable(cell='x', reason='x'),
                       exception.Invalid(), KeyError('x')):
             self.assertIs(error, server.as_nova(error))
 
 
-class TestOnTheWay(base.RPCTestCase):
+class TestRemoteErrors(base.RPCTestCase):
 
     def setUp(self):
         super().setUp()
@@ -758,7 +758,7 @@ class TestOnTheWay(base.RPCTestCase):
         self.assertIn('spec_obj.flavor: expected a Flavor',
                       got.kwargs['reason'])
 
-    def test_caller_of_ours_gets_ours(self):
+    def test_caller_of_the_project_gets_errors_of_the_project(self):
         for kind in (exception.NoValidHost, exception.MaxRetriesExceeded):
             got = self.answer(
                 no_host(kind), 'cellsched', 'cellsched.exception')

@@ -46,7 +46,7 @@ class TestTransports(base.RPCTestCase):
 
         self.assertEqual('local', transports.get()._driver._url.transport)
 
-    def test_notifications_go_by_the_transport_of_the_configuration(self):
+    def test_notifications_use_the_configured_transport(self):
         self.conf.set_override('transport_url', f'{self.world}/cell')
 
         told = self.transports.notifications()

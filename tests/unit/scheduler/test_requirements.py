@@ -281,7 +281,7 @@ def demands(name, value, extra_specs=None, image=None, **fields):
 
 class TestNovaNames(base.TestCase):
 
-    def test_each_name_of_nova_is_a_demand_or_is_none(self):
+    def test_each_name_of_nova_is_classified(self):
         for name in recorded():
             found = requirements.find(name)
             self.assertNotEqual(found is None, name not in NO_REQUIREMENTS)
@@ -342,7 +342,7 @@ class TestNovaNames(base.TestCase):
 
 class TestExtraSpec(base.TestCase):
 
-    def test_flavor_may_have_none(self):
+    def test_flavor_may_have_no_extra_specs(self):
         request = builders.request(extra_specs={'a': 'b'})
         self.assertEqual('b', requirements.extra_spec(request, 'a'))
         for name in 'extra_specs', None:

@@ -75,7 +75,7 @@ class TestVersions(VersionsTestCase):
         self.assertAnswered(1, 1, False, self.ask(
             '4.3', spec_obj=objects.RequestSpec(flavor=samples.flavor())))
 
-    def test_no_instances_are_as_good_as_none_named(self):
+    def test_null_instances_equal_missing_instances(self):
         self.assertAnswered(1, 7, False, self.ask(
             spec_obj=builders.request(vcpus=7), instance_uuids=None))
 

@@ -166,7 +166,7 @@ class TestDeployment(base.TestCase):
 
         self.assertEqual(['h1', 'h2'], there)
 
-    def test_host_may_come_later(self):
+    def test_host_can_be_started_later(self):
         world = self.start()
 
         service = world.start_host('c1', deployment.DeployedHost('h2'))

@@ -20,7 +20,7 @@ class TestView(base.TestCase):
         self.view = deployment.view(
             self.conf, {'DEFAULT': {'host': 'one'}, 'virt': {'vcpus': 3}})
 
-    def test_values_of_its_own_come_first_in_every_form(self):
+    def test_overridden_options_precede_the_configuration(self):
         self.assertEqual(('one', 'one', 3, 3, 3), (
             self.view.host, self.view['host'], self.view.virt.vcpus,
             self.view['virt']['vcpus'], self.view.virt['vcpus']))

@@ -79,7 +79,7 @@ class TestHosts(base.TestCase):
 
 class TestRequest(base.TestCase):
 
-    def test_fields_go_to_request_and_flavor(self):
+    def test_fields_are_set_in_request_and_flavor(self):
         request = builders.request(memory_mb=7, availability_zone='a')
 
         self.assertEqual((7, 1), (request.flavor.memory_mb,

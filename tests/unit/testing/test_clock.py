@@ -19,7 +19,7 @@ class TestFakeClock(base.TestCase):
         self.assertEqual(86400.0, self.clock.timestamp())
         self.assertEqual(self.clock.monotonic(), self.clock.monotonic())
 
-    def test_all_its_times_go_on_alike(self):
+    def test_all_times_of_the_clock_advance_equally(self):
         before = self.clock.monotonic()
 
         self.clock.advance(1.5)

@@ -147,7 +147,7 @@ class TestRowWeigher(base.TestCase):
         self.assertEqual('Broken', error.plugin)
         self.assertIn('nonsense', str(error.__cause__))
 
-    def test_base_leaves_the_score_to_the_class(self):
+    def test_base_class_has_no_score(self):
         self.assertRaises(
             exception.PluginFailed, self.weigh, weighers.BaseHostWeigher(),
             builders.hosts(2))

@@ -111,7 +111,7 @@ class TestCellFailureWeigher(weighers.WeigherSuite, base.TestCase):
     def test_failures_are_forgotten(self):
         self.assertScores([1.5, 0, 0], hosts({'one': 3}, later_s=300.0))
 
-    def test_cell_is_avoided_and_comes_back(self):
+    def test_avoided_cell_recovers_with_time(self):
         self.assertEqual([0, 0, 1, 1], [
             self.best({'two': 1}, later_s) for later_s in (0, 60, 1200, 7200)])
 

@@ -100,7 +100,7 @@ class TestAggregates(following.Writing, base.TestCase):
         self.assertEqual({'b': '4', 'c': '3', 'd': '5'},
                          self.read(aggregates.get, 'one').metadata)
 
-    def test_hosts_come_and_go(self):
+    def test_hosts_are_added_and_removed(self):
         number = self.create('one', ['a', 'b'])
         self.create('two', ['a', 'b'])
 
@@ -201,7 +201,7 @@ class TestChanges(following.Tests, base.TestCase):
         self.assertEqual(4, len(statements))
 
 
-class TestChangesMeanwhile(following.Writing, base.TestCase):
+class TestConcurrentChanges(following.Writing, base.TestCase):
 
     def test_follower_misses_no_change_made_between_its_statements(self):
         numbers = itertools.count()

@@ -124,7 +124,7 @@ class TestSurveying(base.TestCase):
                       audit_queries.lock):
             self.assertIsNone(self.read(query, unknown))
 
-    def test_claims_in_the_same_file_can_be_written_meanwhile(self):
+    def test_requests_can_be_written_while_another_is_locked(self):
         with audit_queries.holding(self.database) as connection:
             audit_queries.lock(connection, self.uuids[0])
             self.assertTrue(

@@ -51,7 +51,7 @@ class TestBuildRequests(BuildRequestCase):
             samples.instance(uuid, display_name='mine').obj_to_primitive(),
             request.instance.obj_to_primitive())
 
-    def test_deleted_request_is_none(self):
+    def test_unknown_request_is_none(self):
         self.assertIsNone(
             self.read(build_requests.get, samples.uuids(1)[0]))
 
@@ -402,7 +402,7 @@ class TestReading(BrokenCase):
             f'The build request of {broken} cannot be read.',
             request.failure)
 
-    def test_earlier_failure_comes_first(self):
+    def test_stored_failure_precedes_a_failed_read(self):
         broken, = self.accept()
         self.spoil(broken, instance='nonsense', failure='No cell0.')
 

@@ -102,7 +102,7 @@ class TestDecisions(base.TestCase):
         self.assertEqual(30, sum(gone))
         self.assertEqual([10, 20], self.rows())
 
-    def test_many_go_at_once(self):
+    def test_many_decisions_are_purged_at_once(self):
         self.create(*((None, 1.0, samples.uuids(1), {'n': n})
                       for n in range(1100)))
 

@@ -32,7 +32,7 @@ class TestFlavors(base.TestCase):
                 ('extra_specs', {'hw:cpu_policy': 'shared', 'a': 'b'})):
             self.assertEqual(value, getattr(flavor, name), name)
 
-    def test_flavor_is_found_by_id_or_name_and_an_id_goes_first(self):
+    def test_flavor_is_found_by_id_before_name(self):
         self.create('2', '1')
         self.create('1', 'small')
 
@@ -73,7 +73,7 @@ class TestFlavors(base.TestCase):
              for each in self.read(flavors.list_all)])
         self.assertEqual({'x': '2', 'y': '3'}, self.get('one').extra_specs)
 
-    def test_deleted_flavor_is_gone_with_its_extra_specs(self):
+    def test_deleted_flavor_is_deleted_with_its_extra_specs(self):
         self.create('f1', 'small', extra_specs={'x': '1'})
         self.create('f2', 'big', extra_specs={'x': '2'})
 

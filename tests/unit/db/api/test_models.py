@@ -62,7 +62,7 @@ class TestModels(base.TestCase):
     def test_migrations_create_the_tables_of_the_models(self):
         self.assertEqual([], drift.differences(self.database, api.SCHEMA))
 
-    def test_a_difference_would_be_seen(self):
+    def test_changed_schema_is_a_difference(self):
         for statement in ('ALTER TABLE flavors ADD COLUMN more INTEGER',
                           'DROP INDEX aggregate_uuid_idx',
                           'DROP TABLE aggregate_hosts'):

@@ -95,7 +95,7 @@ class TestSharedProviders(base.TestCase):
 
         self.assertEqual([changed, other], self.listed())
 
-    def test_deleted_provider_is_gone(self):
+    def test_deleted_provider_is_not_listed(self):
         pool, other = self.pool(), self.pool('other')
         self.create(pool, other)
 

@@ -145,7 +145,7 @@ class TestServers(ArchiveCase):
 
         self.assertEqual(uuids[2:], self.ready(after=second))
 
-    def test_tags_go_for_good(self):
+    def test_tags_of_moved_servers_are_deleted(self):
         uuid = self.make()
         self.write(lambda connection: connection.execute(
             sa.insert(models.tags), {'resource_id': uuid, 'tag': 'x'}))

@@ -77,7 +77,7 @@ class TestComputeNodes(base.TestCase):
         self.write(compute_nodes.mark_mapped, [])
         self.assertEqual([], self.unmapped())
 
-    def test_report_leaves_the_mark(self):
+    def test_report_keeps_the_node_mapped(self):
         self.write(compute_nodes.mark_mapped, [self.save()])
 
         self.save(now=samples.LATER)
@@ -119,7 +119,7 @@ class TestProviders(base.TestCase):
 
         self.assertEqual(children, self.listed()[0].children)
 
-    def test_unreadable_traits_are_none(self):
+    def test_unreadable_traits_are_empty(self):
         for text in '', '{', '{"A": 1}', '[' * 10_000, '5':
             self.save('n1', traits=text)
 

@@ -283,7 +283,7 @@ class TestCost(following.Writing, base.TestCase):
         self.assertEqual(2, len(statements), statements)
 
 
-class TestChangesMeanwhile(following.Writing, base.TestCase):
+class TestConcurrentChanges(following.Writing, base.TestCase):
 
     def test_follower_misses_no_change_made_between_its_statements(self):
         numbers = itertools.count()

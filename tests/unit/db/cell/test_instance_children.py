@@ -41,7 +41,7 @@ class TestBelongings(base.TestCase):
     def test_children_are_created_with_their_rows(self):
         self.assertEqual(({*self.uuids}, {*self.uuids}), self.owners())
 
-    def test_request_may_have_none(self):
+    def test_request_may_have_no_children(self):
         uuid, = self.write(instances.create, [
             samples.instance(samples.uuids(1)[0])], samples.NOW)
 
@@ -158,7 +158,7 @@ class TestBlockDevices(base.TestCase):
                 self.assertEqual(sent.get(name), kept.get(name), name)
         self.assertFalse(found[one][1].delete_on_termination)
 
-    def test_none_are_added_of_none(self):
+    def test_empty_list_of_devices_is_accepted(self):
         self.create()
 
         self.assertEqual({}, self.read(

@@ -229,7 +229,7 @@ class TestInstanceFaults(base.TestCase):
         self.assertEqual(
             404, self.record(exception.HostMappingNotFound(host='h')).code)
 
-    def test_code_of_another_kind_is_none(self):
+    def test_code_of_an_unknown_error_is_500(self):
         # SQLAlchemy's errors have texts for codes, or nothing.
         for reason in (sa.exc.TimeoutError(code='3o7r'),
                        sa.exc.ArgumentError(), RuntimeError()):

@@ -167,7 +167,7 @@ class TestRead(InstanceCase):
         self.assertEqual(before[0].updated_at, count()[0].updated_at)
         self.assertNotEqual(before, count())
 
-    def test_properties_of_an_image_go_with_the_image(self):
+    def test_properties_are_deleted_with_a_change_of_the_image(self):
         uuid = self.create_server(host='a', images={'os_distro': 'x'})
         self.assertEqual(
             1, len(self.read(instance_children.count_image_properties, 'a')))
@@ -230,7 +230,7 @@ class TestUpdate(InstanceCase):
         self.assertEqual(1, sum(taken))
         self.assertEqual('abcdef'[taken.index(True)], self.get(uuid).host)
 
-    def test_a_state_is_not_changed_by_the_way(self):
+    def test_update_of_a_state_is_refused(self):
         uuid = self.create_server()
 
         for name in 'vm_state', 'task_state', 'deleted':

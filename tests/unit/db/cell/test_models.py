@@ -77,7 +77,7 @@ class TestModels(base.TestCase):
     def test_migrations_create_the_tables_of_the_models(self):
         self.assertEqual([], drift.differences(self.database, cell.SCHEMA))
 
-    def test_a_difference_would_be_seen(self):
+    def test_changed_schema_is_a_difference(self):
         for statement in ('ALTER TABLE services ADD COLUMN more INTEGER',
                           'DROP INDEX instances_created_at_idx',
                           'DROP TABLE instance_faults'):

@@ -77,7 +77,7 @@ class TestNetworks(base.TestCase):
         with self.cell.reader() as connection:
             self.assertTrue(networks.is_allocated(connection, uuid))
 
-    def test_owner_comes_along(self):
+    def test_listed_servers_have_their_project_and_user(self):
         self.make(vm_state='error')
 
         with self.cell.reader() as connection:

@@ -163,7 +163,7 @@ class TestOnHost(base.TestCase):
                                 {uuid: arrived})
             self.assertEqual(fate, found.fate.name)
 
-    def test_guest_of_an_aborted_move_stays_if_the_source_has_none(self):
+    def test_guest_of_an_aborted_move_is_kept_without_a_source_guest(self):
         uuid = self.make(host='host2', vm_state='active', task_state=None)
         self.move(uuid, age_s=-1, took_s=2, status='error',
                   source_compute='host2', dest_compute='host1')
@@ -201,7 +201,7 @@ class TestOnHost(base.TestCase):
                 '{"unexplained": [["a", "b", "c"]]}'):
             self.assertEqual(([], []), on_host.load(text))
 
-    def test_server_comes_with_its_flavor_deleted_or_not(self):
+    def test_server_is_read_with_its_flavor(self):
         for deleted in 0, 1:
             uuid = self.make(deleted=deleted)
             with self.database.reader() as connection:

@@ -36,7 +36,7 @@ class TestServices(base.TestCase):
         self.assertFalse(row.forced_down)
         self.assertEqual(0, row.deleted)
 
-    def test_known_service_is_seen_again(self):
+    def test_report_updates_a_known_service(self):
         self.report()
         before, = self.rows()
 

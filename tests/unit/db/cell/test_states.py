@@ -7,7 +7,7 @@ from tests.unit import base
 
 class TestAllowed(base.TestCase):
 
-    def test_build_goes_from_state_to_state(self):
+    def test_transitions_of_a_build_are_allowed(self):
         for before, after in (
                 (None, states.SCHEDULING), (None, states.ERROR),
                 (states.SCHEDULING, states.SPAWNING),

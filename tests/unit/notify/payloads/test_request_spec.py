@@ -121,7 +121,7 @@ class TestLegacy(base.TestCase):
         self.assertEqual({'uuid': wire.OTHER},
                          told['request_spec']['instance_properties'])
 
-    def test_absent_properties_are_sent_as_none(self):
+    def test_absent_properties_are_sent_as_null(self):
         told = self.made(image=None, numa_topology=None, pci_requests=None)
 
         self.assertEqual({}, told['image'])
@@ -141,7 +141,7 @@ class TestHardware(base.TestCase):
         self.assertIsNone(request_spec.numa_topology(None, wire.INSTANCE))
         self.assertIsNone(request_spec.pci_requests(None, wire.INSTANCE))
 
-    def test_instance_is_the_request_s_where_none_is_named(self):
+    def test_default_instance_is_the_instance_of_the_request(self):
         told = request_spec.numa_topology(wire.NUMA_TOPOLOGY, wire.OTHER)
         requests = request_spec.pci_requests(wire.PCI_REQUESTS, wire.OTHER)
 

@@ -43,7 +43,7 @@ class TestCapacity(base.TestCase):
 
         self.assertEqual(([412, 0, -88], 'MB'), (amounts.tolist(), unit))
 
-    def test_reason_is_in_words(self):
+    def test_reason_is_readable(self):
         self.assertEqual(
             ['lacks CPUs', 'lacks memory', 'lacks disk', 'lacks CUSTOM_X'],
             [capacity.Capacity(resource, 1).reason for resource
@@ -87,7 +87,7 @@ class TestSize(base.TestCase):
 
         self.assertEqual(([4, -4], 'GB'), (amounts.tolist(), unit))
 
-    def test_reason_is_in_words(self):
+    def test_reason_is_readable(self):
         self.assertEqual('is too small in memory',
                          capacity.Size('MEMORY_MB', 1).reason)
 
@@ -179,7 +179,7 @@ class TestStages(base.TestCase):
              'capacity:MEMORY_MB', 'capacity:DISK_GB'],
             [stage.name for stage in stages])
 
-    def test_steps_are_looked_at_where_a_host_has_some(self):
+    def test_steps_are_checked_if_a_host_has_steps(self):
         request = builders.request(extra_specs={'resources:CUSTOM_X': '1'})
         for units, expected in (
                 ((), []), ((('CUSTOM_X', 1, 8, 1),), []),

@@ -167,7 +167,7 @@ class TestStages(base.TestCase):
             aggregates=[f'{EAST.uuid},{WEST.uuid}'],
             forbidden_aggregates={DARK.uuid}))[0])
 
-    def test_many_names_are_no_matter(self):
+    def test_many_ignored_hosts_are_accepted(self):
         rows, _ = self.kept(ignore_hosts=[
             *(f'h{number}' for number in range(10_000)), 'alpha'])
 
@@ -200,7 +200,7 @@ class TestSilentCell(base.TestCase):
         self.assertEqual([False, True, True], self.kept(29.9))
         self.assertEqual([True, True], self.kept(29.9, 1, 2))
 
-    def test_silence_up_to_the_limit_is_no_matter(self):
+    def test_silence_up_to_the_limit_is_accepted(self):
         self.assertIn(self.kept(30.0), (None, [True] * 3))
         self.assertEqual([True, True, False], self.kept(30.0, c=969.0))
 

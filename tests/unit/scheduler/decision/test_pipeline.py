@@ -109,7 +109,7 @@ class TestCandidates(base.TestCase):
 
         self.assertEqual([True, False], hosts['service_disabled'].tolist())
 
-    def test_destinations_come_first_and_then_room(self):
+    def test_destinations_are_checked_before_filters_and_capacity(self):
         order = []
 
         class Noting(toys.Filter):
@@ -127,7 +127,7 @@ class TestCandidates(base.TestCase):
         found = decision.candidates(hosts, builders.request())
         self.assertEqual([1], found.rows.tolist())
 
-    def test_answer_of_none_keeps_everyone(self):
+    def test_filter_returning_none_keeps_all_hosts(self):
         found = self.decide(
             [toys.Filter(None), toys.Filter([False, True])],
             builders.hosts(2))

@@ -99,7 +99,7 @@ class TestAsk(base.TestCase):
 
         self.assertIs(wrong, error)
 
-    def test_other_errors_of_ours_are_failures_of_the_plugin(self):
+    def test_other_errors_of_the_project_are_failures_of_the_plugin(self):
         def fail():
             raise exception.NotFound
 
@@ -159,7 +159,7 @@ class TestMask(base.TestCase):
 
         self.assertEqual([(hosts, request)], asked)
 
-    def test_none_keeps_everyone(self):
+    def test_none_keeps_all_hosts(self):
         self.assertIsNone(self.ask(None))
 
     def test_plugin_writing_to_the_table_fails(self):
@@ -182,7 +182,7 @@ class TestScores(base.TestCase):
             self.assertEqual([0, 1], self.ask(
                 lambda hosts: np.arange(2).astype(kind)).tolist())
 
-    def test_none_likes_all_alike(self):
+    def test_none_scores_all_hosts_equally(self):
         self.assertIsNone(self.ask(None))
 
     def test_failing_weigher_is_named(self):

@@ -105,7 +105,7 @@ class TestRecheck(base.TestCase):
 
         self.assertEqual([2], found.rows.tolist())
 
-    def test_filter_sees_allocations_on_few_hosts(self):
+    def test_filter_uses_allocations_on_a_few_hosts(self):
         few = toys.Filter([True] + [False] * 9 + [True], once=True)
         free = toys.Filter(lambda hosts: hosts['num_instances'] < 1)
         found = self.decided([few, free], builders.hosts(11))

@@ -42,7 +42,7 @@ class TestFilterScheduler(world.DriverTestCase):
         return str(self.assertRaises(
             exception.NoValidHost, self.select, driver, **wishes))
 
-    def test_heaviest_host_of_all_cells_comes_first(self):
+    def test_heaviest_host_of_all_cells_is_first(self):
         self.assertEqual([['big'], ['big']], self.select(
             self.filtering(weight_classes='RAMWeigher'), 2))
 

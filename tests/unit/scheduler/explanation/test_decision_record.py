@@ -244,7 +244,7 @@ class TestSummary(base.TestCase):
 
 class TestOf(base.TestCase):
 
-    def test_reasons_of_a_way_are_cut_to_a_size(self):
+    def test_reasons_of_a_way_are_shortened(self):
         decision = decision_record.Decision(3, (), (), way=(
             decision_record.Way('columns', ['w' * 1000] * 1000)))
 

@@ -96,7 +96,7 @@ class TestWritten(RecorderCase):
         self.assertEqual((uuids, uuids),
                          (row.instances, row.document['instances']))
 
-    def test_request_without_an_id_has_none(self):
+    def test_request_without_an_id_has_no_id(self):
         [uuid] = samples.uuids(1)
         for said in None, '':
             self.assertIsNone(decision_record._request_id(said))

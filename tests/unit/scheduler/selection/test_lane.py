@@ -79,7 +79,7 @@ class TestLane(base.TestCase):
         self.assertEqual(['A', 'b', 'n', 'c'], self.decided)
         self.assertEqual(['A', 'bc'], self.claimed)
 
-    def test_waiting_request_leaves_after_the_limit(self):
+    def test_waiting_request_is_refused_after_the_limit(self):
         first, second = self.ask('A', 'b')
         self.locks.expire(1)
 
@@ -89,7 +89,7 @@ class TestLane(base.TestCase):
         first.result(60)
         self.assertEqual((['A'], ['A']), (self.decided, self.claimed))
 
-    def test_decided_request_leaves_batch_behind_slow_decision(self):
+    def test_decided_request_is_claimed_behind_a_slow_decision(self):
         first, *others = self.ask('A', 'b', 'c', 'D')
         self.go_on['A'].set()
         self.assertTrue(self.begun['D'].wait(60))

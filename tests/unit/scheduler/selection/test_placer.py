@@ -68,7 +68,7 @@ class TestPlace(schedulers.PlacingTestCase):
 
         self.assertEqual([['a3'], ['b1']], schedulers.hosts(self.place(2)))
 
-    def test_filters_know_where_instances_are(self):
+    def test_filters_locate_instances(self):
         self.placer, self.loader = self.world.placer(
             filters=[builders.plugin(instance_hints.DifferentHostFilter)])
         [other] = samples.uuids(1)
@@ -156,7 +156,7 @@ class TestAlternates(schedulers.PlacingTestCase):
         self.assertEqual(
             [['a1', 'a3'], ['a2', 'a3']], schedulers.hosts(places))
 
-    def test_chosen_hosts_with_room_come_last(self):
+    def test_chosen_hosts_with_capacity_are_the_last_alternates(self):
         self.placer, self.loader = self.world.placer(
             weighers=[builders.plugin(resources.RAMWeigher)])
 

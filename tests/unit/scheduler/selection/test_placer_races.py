@@ -198,7 +198,7 @@ class TestLane(schedulers.PlacingTestCase):
             len(batch) for batch in self.world.claims.batches])
         self.assertTableIsRight(loader)
 
-    def test_lane_goes_on_while_claims_are_awaited(self):
+    def test_decisions_continue_while_claims_are_awaited(self):
         placer, loader = self.world.placer()
         loader.refresh(world.CONTEXT)
         one, other = samples.uuids(2)
@@ -240,7 +240,7 @@ class TestLane(schedulers.PlacingTestCase):
             self.assertEqual(1, len(stuck.result(60)))
         self.assertTableIsRight(loader)
 
-    def test_abandoned_decision_leaves_no_reservation(self):
+    def test_abandoned_decision_keeps_no_reservation(self):
         # The decisions of the first and of the third request wait.
         begun = {0: threading.Event(), 2: threading.Event()}
         go_on = {0: threading.Event(), 2: threading.Event()}
@@ -436,7 +436,7 @@ class TestConflict(schedulers.PlacingTestCase):
             self.assertTableIsRight(made)
 
 
-class TestClaimsUnderWay(schedulers.PlacingTestCase):
+class TestPendingClaims(schedulers.PlacingTestCase):
     """Requests are refused for what others have, not for what they want."""
 
     def setUp(self):

@@ -92,7 +92,7 @@ class TestSelectionPolicy(base.TestCase):
         self.assertEqual({0, 1, 2}, set(self.picked(
             [9, 9, 8, 7], width=3, shuffle=True)))
 
-    def test_of_none_none_is_chosen(self):
+    def test_empty_ranking_has_no_choice(self):
         for policy in ({}, {'subset_size': 3}, {'shuffle': True},
                        {'start': 0.5}, {'width': 3}):
             self.assertEqual({None: 1}, self.picked([], 1, **policy))
@@ -396,7 +396,7 @@ class TestMembers(base.TestCase):
         self.assertEqual(['a', 'b'], self.members(request, 'a', 'b'))
         self.assertIsNone(request.get('instance_group'))
 
-    def test_request_without_a_group_has_none(self):
+    def test_request_without_a_group_has_no_members(self):
         request = builders.request()
 
         self.assertIs(request, selector.with_members(request, ['a']))
