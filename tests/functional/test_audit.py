@@ -50,7 +50,7 @@ class TestAudit(base.TestCase):
         self.world.api.parts.claims.claim([claims_base.Claim(
             uuid, self.provider('cell2', 'b1'), base.SMALL)])
 
-    def test_deployment_where_all_is_well_is_clean(self):
+    def test_correct_deployment_has_no_findings(self):
         self.busy()
 
         self.assertEqual((0, [], ''), self.audit())

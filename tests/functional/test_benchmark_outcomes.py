@@ -50,7 +50,7 @@ class TestOutcomes(base.TestCase):
 
         self.assertEqual(2, outcomes.oversold(every, {'a': 1, 'b': 1}))
 
-    def test_worse_of_seen_and_reported_counts(self):
+    def test_greater_of_observed_and_reported_oversold_counts(self):
         every = [got(0, 1), got(0, 1)]
 
         for seen, worst in (0, 1), (3, 3):

@@ -160,7 +160,7 @@ class TestBenchmarks(base.TestCase):
             self.assertIn('expected' if len(args) > 2 else args[0],
                           done.stderr.splitlines()[-1])
 
-    def test_table_is_for_people(self):
+    def test_table_shows_medians(self):
         done = self.benchmark('--workload', 'decision-1000', '--repeat', '1')
 
         self.assertEqual(0, done.returncode, done.stderr)

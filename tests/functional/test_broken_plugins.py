@@ -32,7 +32,7 @@ class TestInstalled(base.TestCase):
         super().setUp()
         self.useFixture(installing.Installed(broken_packages.write_broken))
 
-    def test_servers_are_built_as_ever(self):
+    def test_servers_are_built_beside_broken_plugins(self):
         self.deploy({'cell1': ['a1']})
 
         [found] = self.built()

@@ -109,7 +109,7 @@ class TestCellsDown(base.TestCase):
         self.assertIsIn(found.cell, uuid)
         self.assertClaimsMatch()
 
-    def test_server_can_be_deleted_while_its_cell_is_gone(self):
+    def test_server_of_an_unreachable_cell_can_be_deleted(self):
         unheard = self.unheard().servers
         [uuid] = unheard.create(base.USER, 'server', 'small')
         self.run_until_decided(uuid)

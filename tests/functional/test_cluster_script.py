@@ -71,7 +71,7 @@ class TestCluster(base.TestCase):
                 rf'scheduler +runs +{ours.pid}  http://127.0.0.1:17\n')
             ours.communicate(b'\n')
 
-    def test_down_leaves_files_of_its_user(self):
+    def test_down_keeps_files_of_the_user(self):
         self.write(os.getpid())
         (self.directory / 'api.conf').touch()
         (self.directory / 'notes.txt').touch()

@@ -60,7 +60,7 @@ class TestDemands(DemandCase):
 
         self.assertEqual('ACTIVE', found.status)
 
-    def test_build_is_built_all_the_same_where_demands_are_ignored(self):
+    def test_unmet_demands_are_built_if_ignored(self):
         self.start(unmet_demands='ignore')
 
         [found] = self.built(flavor=self.flavor(hw__cpu_policy='dedicated'))

@@ -28,7 +28,7 @@ class TestMoves(moving.TestCase):
         self.assertEqual([('migrate', None)], self.actions(self.uuid))
         self.assertEqual([], self.faults(self.uuid))
 
-    def test_migrated_server_comes_back(self):
+    def test_migrated_server_can_migrate_back(self):
         for host in (self.other(self.host), self.host) * 2:
             self.moves.migrate(base.ADMIN, self.uuid, host)
 
@@ -290,7 +290,7 @@ class TestGroups(moving.TestCase):
         self.assertEqual({'ACTIVE'}, {each.status for each in found})
         return [each.uuid for each in found]
 
-    def test_only_member_goes_anywhere(self):
+    def test_only_member_may_move_to_any_host(self):
         for policy in ('affinity', 'anti-affinity'):
             [uuid] = self.members(policy, 1)
             host = self.row(uuid).host

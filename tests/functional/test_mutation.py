@@ -97,7 +97,7 @@ class TestTrees(base.TestCase):
     def copies(self, count=1):
         return self.trees.copies(self.root, count)
 
-    def test_change_is_seen_by_tests_and_not_by_the_checkout(self):
+    def test_change_of_a_copy_affects_only_its_tests(self):
         with self.copies(2) as (tree, other):
             tree.check()
             with tree.changed('cellsched/__init__.py', 'NUMBER = 2\n'):
@@ -113,7 +113,7 @@ class TestTrees(base.TestCase):
         with self.copies() as [tree]:
             self.assertFalse(tree.passes(['tests.test_endless'], 0.1))
 
-    def test_interruption_leaves_no_process_and_no_file(self):
+    def test_interruption_ends_the_process_and_removes_the_copy(self):
         with self.copies() as [tree]:
             passed = []
             thread = threading.Thread(target=lambda: passed.append(

@@ -205,7 +205,7 @@ class TestOperating(TestCase):
 
 class TestOperatorsFile(base.TestCase):
 
-    def test_file_of_the_operator_goes_before_the_defaults(self):
+    def test_file_of_the_operator_precedes_the_defaults(self):
         self.deploy({'cell1': ['a1']})
         path = self.world.directory / 'etc' / 'policy.yaml'
         path.write_text('"cellsched:cells:index": "role:fireman"\n'

@@ -23,7 +23,7 @@ class TestKinds(base.TestCase):
 
 class TestAtOnce(repeating.TestCase):
 
-    def test_life_is_the_same_however_often_messages_come(self):
+    def test_messages_delivered_several_times_act_once(self):
         for times in self.each_time():
             uuid = self.live()
 

@@ -24,7 +24,7 @@ class TestReschedule(base.TestCase):
             table.c.message, table.c.details, table.c.host)
             .where(table.c.instance_uuid == uuid))
 
-    def test_build_goes_on_on_another_host_of_its_cell(self):
+    def test_failed_build_is_retried_on_another_host_of_its_cell(self):
         self.deploy({'cell1': [host('a1', LARGE, fail_builds=1), host('a2')],
                      'cell2': [host('b1', LARGE - 1), host('b2')]})
 

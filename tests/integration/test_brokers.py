@@ -230,7 +230,7 @@ class TestRefusing(BrokerTestCase):
 
 class TestPasswords(BrokerTestCase):
 
-    def test_every_character_works_and_none_is_logged(self):
+    def test_password_of_any_characters_works_and_is_not_logged(self):
         self.share()
         service = self.conductor(
             self.configure(self.url(), verbose=True), '--debug')

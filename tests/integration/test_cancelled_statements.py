@@ -68,7 +68,7 @@ class TestCancelledStatements(stories.TestCase, base.TestCase):
                 except exception.DATABASE_UNAVAILABLE:
                     stories.CLOCK.sleep(0.05)
 
-    def test_builds_go_on_when_the_cancelling_has_ended(self):
+    def test_builds_continue_after_cancelled_statements(self):
         uuids = []
         threads = [
             threading.Thread(target=self.cancel),

@@ -36,7 +36,7 @@ class TestCluster(base.TestCase):
             'bash', str(TOOLS / 'cluster.sh'), command,
             f'--directory={self.cluster}', *args, expected=expected)
 
-    def test_cluster_starts_heals_and_goes(self):
+    def test_cluster_starts_and_recovers_and_stops(self):
         self.addCleanup(self.run_tool, 'down')
         self.assertIn('CELLSCHED_CONFIG', self.run_tool(
             'up', '--cells=1', '--agents=1', '--schedulers=1'))

@@ -80,7 +80,7 @@ class TestKilledServices(base.TestCase):
             lambda: expected.items() <= self.states().items(),
             f'the states {expected}')
 
-    def test_each_killed_service_is_seen(self):
+    def test_killed_service_is_down_and_has_an_alert(self):
         up = {
             **{(f'nova-{kind}', f'control{number}'): 'up' for kind in
                ('scheduler', 'conductor') for number in (1, 2)},

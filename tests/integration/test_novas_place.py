@@ -207,7 +207,7 @@ class TestPackage(TestCase):
     'whole Novas: by default a benchmark runs this scheduler in place of Nova')
 class TestFunctional(TestCase):
 
-    def test_tests_of_nova_pass_with_this_scheduler(self):
+    def test_functional_tests_of_nova_pass_with_the_scheduler(self):
         done = subprocess.run(
             [sys.executable, INTEGRATION / 'tools' / 'functional.py', *TESTS,
              '--failed', '-f', 'json', '--results', self.directory],

@@ -131,7 +131,7 @@ class TestProcess(base.TestCase):
 
         self.assertIn('ended with 3 instead of 0:\nwhy', str(error))
 
-    def test_commands_of_this_project_are_found(self):
+    def test_commands_of_the_project_are_in_the_path(self):
         with_path = processes.environment()['PATH']
 
         self.assertEqual(

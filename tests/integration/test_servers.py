@@ -287,7 +287,7 @@ class TestNotInstalled(testtools.TestCase):
             self.assertThat(reason, matchers.EndsWith(
                 f'the Debian package {kind.package}'))
 
-    def test_test_fails_where_servers_are_required(self):
+    def test_missing_required_server_fails_the_test(self):
         self.useFixture(fixtures.EnvironmentVariable(VARIABLE, '1'))
 
         for kind in KINDS:

@@ -85,14 +85,14 @@ class TestClass(Example):
                 }.items():
             self.assertIn(summary, listed[plugin])
 
-    def test_plans_go_by_the_class(self):
+    def test_plans_use_the_class(self):
         self.assertEqual(['hot'], self.places(self.plan(
             '--extra-spec', f'resources:{PAGES}=1500')))
         printed = self.plan(
             '--extra-spec', f'resources:{PAGES}=2049', code=2)
         self.assertIn('lack huge pages', printed)
 
-    def test_plans_go_by_the_column(self):
+    def test_plans_use_the_column(self):
         self.assertEqual([], self.places(self.plan(
             '--extra-spec', f'resources:{PAGES}=1500', most=35, code=2)))
         self.assertEqual(['cool'], self.places(self.plan(

@@ -51,7 +51,7 @@ class TestGroups(moving.TestCase):
         self.assertEqual(new, self.host(self.member(group)))
         self.assertClaimsMatch()
 
-    def test_group_leaves_a_host_without_a_service(self):
+    def test_group_is_evacuated_from_a_host_without_a_service(self):
         _, uuids = self.members('affinity', 2)
         host = self.host(uuids[0])
         agent = self.world.agents[host]

@@ -79,7 +79,7 @@ class TestZones(TestCase):
 
 class TestMoves(TestCase):
 
-    def assertMovesEveryWay(self, uuid):
+    def assertMovable(self, uuid):
         """The server can be moved by each kind of move."""
         host = self.row(uuid).host
         self.moves.migrate(base.ADMIN, uuid)
@@ -102,7 +102,7 @@ class TestMoves(TestCase):
         uuid = self.active()
         self.api.flavors.delete(base.ADMIN, 'small')
 
-        self.assertMovesEveryWay(uuid)
+        self.assertMovable(uuid)
 
     def test_group_was_deleted(self):
         group = self.api.server_groups.create(base.USER, 'group', 'affinity')
@@ -111,13 +111,13 @@ class TestMoves(TestCase):
         self.assertEqual(first.host, second.host)
         self.api.server_groups.delete(base.USER, group.uuid)
 
-        self.assertMovesEveryWay(first.uuid)
+        self.assertMovable(first.uuid)
 
     def test_cell_was_disabled(self):
         uuid = self.active()
         self.disable('cell1')
 
-        self.assertMovesEveryWay(uuid)
+        self.assertMovable(uuid)
 
         [new] = self.built()
         self.assertEqual('cell2', new.cell)

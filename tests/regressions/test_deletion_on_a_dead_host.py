@@ -43,7 +43,7 @@ class TestDeletion(moving.TestCase):
         self.soon(lambda: self.assertEqual(
             set(), set(self.statuses(uuid)) & {'accepted', 'migrating'}))
 
-    def assertHostCanGo(self, host):
+    def assertHostIsDeletable(self, host):
         [service] = self.world.api.services.list(
             base.ADMIN, host=host).services
         self.world.api.services.delete(base.ADMIN, service.uuid)
@@ -63,7 +63,7 @@ class TestDeletion(moving.TestCase):
                 (host, 'deleted'), (
                     (row := on_host.get(connection, uuid)).host,
                     row.vm_state))
-        self.assertHostCanGo(host)
+        self.assertHostIsDeletable(host)
 
     def test_restored_host_removes_the_guest(self):
         uuid, host = self.server_of_a_dead_host()
@@ -143,7 +143,7 @@ class TestDeletion(moving.TestCase):
         deletions.run()
 
         self.assertIsGone(uuid)
-        self.assertHostCanGo(host)
+        self.assertHostIsDeletable(host)
 
     def test_deletion_of_a_service_completes_deletions(self):
         uuid = self.active()
@@ -155,7 +155,7 @@ class TestDeletion(moving.TestCase):
 
         self.down(host)
 
-        self.assertHostCanGo(host)
+        self.assertHostIsDeletable(host)
         self.assertIsGone(uuid)
 
     def test_server_in_evacuation_is_deleted(self):
@@ -167,7 +167,7 @@ class TestDeletion(moving.TestCase):
         self.assertIsGone(uuid)
         self.soon(lambda: self.assertEqual([host], self.running(uuid)))
         self.assertEqual(set(), self.holding(uuid).keys() - {uuid})
-        self.assertHostCanGo(host)
+        self.assertHostIsDeletable(host)
 
     def migrate_to_dead_host(self, dies):
         """Have the destination die at a step; return server and host."""

@@ -91,7 +91,7 @@ class TestDrain(TestCase):
         self.assertEqual(['finished'], self.statuses(self.uuid))
         self.assertEqual(2, len(self.running(self.uuid)))
 
-    def test_drain_ends_when_the_host_goes_down(self):
+    def test_drain_ends_when_the_host_is_forced_down(self):
         self.stop_agent()
 
         [departure] = self.world.api.host_drain.drain(

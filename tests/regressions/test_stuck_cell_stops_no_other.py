@@ -29,7 +29,7 @@ class TestReadOnlyCell(base.TestCase):
         held.execute('BEGIN IMMEDIATE')
         return held
 
-    def test_builds_of_other_cells_go_on(self):
+    def test_builds_of_other_cells_continue(self):
         held = self.lock('cell1')
         for _ in range(STUCK):
             self.create(availability_zone='nova')

@@ -30,7 +30,7 @@ class DisagreeingClocks(claim_cases.ClaimStoreCase):
         self.ahead = self.make_store()
         self.behind = self.make_peer(self.ahead)
 
-    def test_each_store_sees_claims_of_the_other_store(self):
+    def test_each_store_has_claims_of_the_other_store(self):
         provider = self.make_provider(self.ahead, VCPU=2)
         for first, second in 2 * ((self.ahead, self.behind),
                                   (self.behind, self.ahead)):
@@ -65,7 +65,7 @@ class DisagreeingClocks(claim_cases.ClaimStoreCase):
             self.assertEqual([provider], [
                 usage.provider for usage in second.usages(token).usages])
 
-    def test_last_places_go_to_as_many_as_fit(self):
+    def test_last_places_are_claimed_once(self):
         provider = self.make_provider(self.ahead, VCPU=ROOM)
         requested = [self.make_claim(provider, VCPU=1) for _ in range(CLAIMS)]
 

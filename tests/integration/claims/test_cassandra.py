@@ -230,7 +230,7 @@ class TestCassandraClaims(
 
 @profile.by_default(
     own=True, reason='the published suite; by default it runs on PostgreSQL')
-class TestWhereTheServerCannotAdd(
+class TestWithoutAddition(
         OnCassandra, claim_races.ClaimRaces, base.TestCase):
     """A server without conditional addition."""
 
@@ -280,7 +280,7 @@ class TestTimesOfClients(TestDisagreeingClocks):
 
 @profile.full_only(
     'clocks that disagree; the rules are proven on PostgreSQL')
-class TestTimesOfClientsWhereTheServerCannotAdd(TestTimesOfClients):
+class TestClientTimesWithoutAddition(TestTimesOfClients):
 
     adds = False
 

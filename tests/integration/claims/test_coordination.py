@@ -64,5 +64,5 @@ class TestMariaDB(LocksTestCase):
     def connection(self):
         return self.part_of(mariadb.MariaDB).url('api')
 
-    def test_processes_wait_for_each_other_but_not_for_ever(self):
+    def test_processes_wait_for_a_limited_time(self):
         self.check()

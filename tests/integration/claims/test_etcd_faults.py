@@ -221,7 +221,7 @@ class TestMember(FaultCase):
 
         self.assertEqual({hosts[0]: 1, hosts[1]: 1}, reported)
 
-    def test_feed_goes_on_where_its_connection_stalls(self):
+    def test_feed_continues_after_a_stalled_connection(self):
         proxy, url = self.through_proxy()
         direct = self.make_store()
         follower = self.make_store(

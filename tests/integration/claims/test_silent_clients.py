@@ -255,7 +255,7 @@ class SilentClientTests:
                     self.assertFalse(self.other.recount(provider), name)
                 self.other.release(self.other.consumers())
 
-    def test_lost_connection_is_an_error_of_this_project(self):
+    def test_lost_connection_is_a_database_error(self):
         for call in (lambda: self.silent.release(['c']),
                      lambda: self.silent.transfer('c', 'd'),
                      lambda: self.silent.set_inventory(self.host, {}),

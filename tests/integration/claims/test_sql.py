@@ -292,7 +292,7 @@ class TestMariaDB(OnMariaDB, SQLClaimsTests, base.TestCase):
 
 
 @profile.by_default(
-    'test_sessions_have_the_isolation_of_this_test',
+    'test_sessions_have_the_configured_isolation',
     'test_last_places_go_to_as_many_as_fit',
     reason='a further isolation; the rules are proven in read committed')
 class TestRepeatableRead(
@@ -301,7 +301,7 @@ class TestRepeatableRead(
 
     isolation = 'repeatable read'
 
-    def test_sessions_have_the_isolation_of_this_test(self):
+    def test_sessions_have_the_configured_isolation(self):
         with self.make_database().writer() as connection:
             self.assertEqual(self.isolation, connection.execute(
                 sa.text('SHOW transaction_isolation')).scalar())

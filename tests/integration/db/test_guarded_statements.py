@@ -36,7 +36,7 @@ class TestRefusing(base.APITestCase):
         with self.database.reader() as connection:
             return connection.execute(sa.select(THINGS)).scalars().all()
 
-    def test_statement_is_done_only_where_its_condition_holds(self):
+    def test_statement_is_applied_only_if_its_condition_holds(self):
         log = self.useFixture(fixtures.FakeLogger())
 
         self.assertEqual([(1,)], self.insert(7, count=1))

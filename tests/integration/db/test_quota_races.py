@@ -50,7 +50,7 @@ class TestQuotaRaces(base.APITestCase):
             for builds in batches:
                 self.project.delete(builds)
 
-    def test_deletions_meanwhile_only_make_room(self):
+    def test_concurrent_deletions_free_quota(self):
         for _ in range(ROUNDS):
             batches = [self.project.accept(count) for count in BUILDS]
             doomed = [builds[0] for builds in batches]

@@ -37,7 +37,7 @@ class TestTime(base.CellTestCase):
         self.assertIsNone(said.tzinfo)
         self.assertLess(abs((said - right).total_seconds()), TAKES_S)
 
-    def test_zone_of_the_session_does_not_matter(self):
+    def test_zone_of_the_session_does_not_change_the_time(self):
         database = session.Database(
             self.database.url, 'cell',
             {'connection_parameters': self.in_zone}, clock=clock.Clock())

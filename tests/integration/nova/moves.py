@@ -13,12 +13,12 @@ class Moves(base.TestCase):
         self.uuids = base.new(1)
         [self.host] = base.hosts(self.selected(self.uuids))
 
-    def test_migrated_server_leaves_its_host(self):
+    def test_migrated_server_gets_another_host(self):
         found = self.selected(self.uuids, ignore_hosts=[self.host])
 
         self.assertNotEqual((self.host,), base.hosts(found))
 
-    def test_migrated_server_goes_to_the_requested_host(self):
+    def test_migrated_server_gets_the_requested_host(self):
         target = 'c2-a' if self.host != 'c2-a' else 'c2-b'
 
         found = self.selected(self.uuids, alternates=False,
