@@ -70,7 +70,7 @@ class TestNewServers(claim_fixtures.TestCase):
         self.assertEqual(HOST, self.claims.claim_hosts(
             {SERVERS[2]: request(HOST)}))
 
-    def test_server_with_a_refused_claim_is_known_to_hold_none(self):
+    def test_server_with_a_refused_claim_has_no_allocations(self):
         for server in SERVERS[:2]:
             self.claims.claim_hosts({server: request(HOST)})
         claim, known = self.parts.store.claim, []
@@ -140,7 +140,7 @@ class TestServerWithAllocations(claim_fixtures.TestCase):
         self.assertEqual({self.server: [SOURCE, HOST]}, self.held())
         self.assertEqual([{HOST: {'VCPU': 1}}], self.claims.writes)
 
-    def test_server_with_allocations_makes_all_claim_in_turn(self):
+    def test_server_with_allocations_makes_all_claims_sequential(self):
         hosts = {self.server: request(HOST), SERVERS[1]: request(HOST)}
 
         self.assertIsNone(self.claims.claim_hosts(hosts))
@@ -148,7 +148,7 @@ class TestServerWithAllocations(claim_fixtures.TestCase):
         self.assertEqual({self.server: [SOURCE, HOST], SERVERS[1]: [HOST]},
                          self.held())
 
-    def test_refusal_in_turn_leaves_the_earlier_claims_to_release(self):
+    def test_refused_sequential_claim_releases_the_earlier_claims(self):
         hosts = {server: request(HOST) for server in SERVERS}
 
         self.assertEqual(HOST, self.claims.claim_hosts(hosts))
@@ -166,7 +166,7 @@ class TestServerWithAllocations(claim_fixtures.TestCase):
 
         self.assertEqual({self.server: [SOURCE]}, self.held())
 
-    def test_refused_claim_leaves_the_allocations(self):
+    def test_refused_claim_keeps_the_allocations(self):
         self.make_claims(self.parts).claim_hosts(
             {server: request(HOST) for server in SERVERS[1:]})
 

@@ -629,7 +629,7 @@ class TestFreedCapacity(TestCase):
             'free_ram_mb': free_mb, 'available:MEMORY_MB': free_mb})
         hosts.readings += 1
 
-    def test_freed_capacity_is_used_even_if_seen_late(self):
+    def test_late_freed_capacity_is_used(self):
         self.parts.hosts.freed = [
             lambda: self.read(1024), lambda: self.read(4096)]
 

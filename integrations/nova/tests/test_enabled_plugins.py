@@ -149,7 +149,7 @@ class TestEnabledPlugins(configuration_fixtures.TestCase):
             [], [image_props.ImagePropertiesWeigher()],
             image_props_weight_multiplier='2'))
 
-    def test_aggregates_may_change_meanwhile(self):
+    def test_aggregates_may_change_during_the_read(self):
         aggregates = {}
 
         class Aggregate:

@@ -36,7 +36,7 @@ def spec(extra_specs=None, **fields):
 
 class TestRead(unittest.TestCase):
 
-    def test_only_instances_of_this_call_count(self):
+    def test_instances_of_other_calls_are_ignored(self):
         request = requests.read(spec(), [SERVER])
 
         self.assertEqual((1, SERVER),

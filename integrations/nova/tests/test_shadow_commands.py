@@ -49,7 +49,7 @@ class TestCommands(unittest.TestCase):
                 2000.0 + number, f'req-{number}', specs.SERVER, 'host1',
                 'host2', comparison.Verdict(outcome, reason, 'rank 2')))
 
-    def test_totals_come_first_then_outcomes_then_reasons(self):
+    def test_totals_precede_outcomes_and_reasons(self):
         self.keep((Outcome.SAME, ''), (Outcome.SAME, ''),
                   (Outcome.WEIGHT, 'RAMWeigher'), (Outcome.EQUAL, ''))
 

@@ -96,7 +96,7 @@ class TestCompare(TestCase):
         self.assertEqual('none had room', comparison.compare(
             None, self.uuids[0], None, text='none had room').reason)
 
-    def test_host_found_only_here_has_its_own_outcome(self):
+    def test_host_missing_in_nova_has_a_separate_outcome(self):
         self.assertIs(Outcome.MORE, self.compare(2, None).outcome)
         self.assertIs(Outcome.NEITHER, self.compare(None, None).outcome)
 

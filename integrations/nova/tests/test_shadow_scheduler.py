@@ -91,7 +91,7 @@ class TestShadow(shadow_fixtures.TestCase):
 
         self.assertOutcome(Outcome.WEIGHT, 'RAMWeigher', self.end())
 
-    def test_change_of_another_host_does_not_matter(self):
+    def test_change_of_another_host_is_ignored(self):
         self.change(self.hosts.uuids[2], used={'MEMORY_MB': 300})
         self.begin()
         self.placement.claim(self.hosts.uuids[1])
@@ -236,7 +236,7 @@ class TestRefused(shadow_fixtures.TestCase):
         self.assertIs(Outcome.NEITHER, kept.verdict.outcome)
         self.assertIsNone(kept.host)
 
-    def test_refusal_only_here_is_a_difference(self):
+    def test_refusal_missing_in_nova_is_a_difference(self):
         request = self.spec()
         request.flavor.memory_mb = 10 ** 6
         self.begin(self.keep(request))
@@ -273,7 +273,7 @@ class TestSeveralServers(shadow_fixtures.TestCase):
         self.assertOutcome(Outcome.SAME, '', kept)
         self.assertEqual((specs.SERVER, 2), (kept.instance_uuid, kept.others))
 
-    def test_first_server_is_compared_if_not_all_fit_here(self):
+    def test_first_server_is_compared_if_several_do_not_fit(self):
         self.begin(self.keep(self.spec(num_instances=100)))
         self.placement.claim(self.hosts.uuids[3])
 
@@ -350,7 +350,7 @@ class TestAllocations(shadow_fixtures.TestCase):
         self.assertOutcome(Outcome.UNKNOWN, 'resources of ports', kept)
         self.assertIn('other weight', kept.verdict.detail)
 
-    def test_ports_do_not_matter_for_the_same_selection(self):
+    def test_ports_are_ignored_for_the_same_selection(self):
         self.begin()
         self.placement.claim(self.hosts.uuids[3], VCPU=1,
                              NET_BW_EGR_KILOBIT_PER_SEC=1000)

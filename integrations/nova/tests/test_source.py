@@ -453,7 +453,7 @@ class TestFindFreed(unittest.TestCase):
         other.join()
         self.assertEqual(1, self.usage_requests())
 
-    def test_reads_do_not_matter_without_free_capacity(self):
+    def test_reads_are_ignored_without_free_capacity(self):
         before = self.hosts.readings
         self.hosts.refresh(self.context)
 
