@@ -124,12 +124,8 @@ class TestPlugin(base.CommandTestCase):
         self.assertEqual(inspect.getdoc(columns), shown['description'])
         self.assertEqual([], shown['options'])
 
-    def test_error_for_an_unknown_name_lists_names(self):
-        ran = self.plugin('show', 'weigher', 'NixWeigher')
-
-        self.assertEnds(1, ran, 'NixWeigher', 'RAMWeigher')
-
-    def test_error_for_an_unknown_kind_lists_kinds(self):
-        ran = self.plugin('show', 'nix', 'RAMWeigher')
-
-        self.assertEnds(1, ran, 'nix', 'weigher')
+    def test_error_for_an_unknown_name_or_kind_lists_choices(self):
+        for kind, name, *texts in (
+                ('weigher', 'NixWeigher', 'NixWeigher', 'RAMWeigher'),
+                ('nix', 'RAMWeigher', 'nix', 'weigher')):
+            self.assertEnds(1, self.plugin('show', kind, name), *texts)

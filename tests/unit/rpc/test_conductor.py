@@ -108,13 +108,13 @@ class Task:
     """Keeps what it is told to run."""
 
     def __init__(self):
-        self.arguments_of = queue.Queue()
+        self.received = queue.Queue()
 
     def run(self, *arguments, **named):
-        self.arguments_of.put((*arguments, *named.values()))
+        self.received.put((*arguments, *named.values()))
 
     def next(self):
-        return self.arguments_of.get(timeout=base.DEADLINE_S)
+        return self.received.get(timeout=base.DEADLINE_S)
 
 
 class TestEndpoints(conductor_base.TestCase):
@@ -142,43 +142,25 @@ class TestEndpoints(conductor_base.TestCase):
         self.assertEqual(uuids, told)
         self.assertEqual(conductor_base.USER.request_id, context.request_id)
 
-    def arguments_of(self, method, *arguments, **named):
-        """Return what a task is told when a server is to be moved."""
+    def test_move_gets_its_arguments_or_defaults(self):
         task = Task()
         self.serve(conductor.MovingConductor(task.run))
 
-        getattr(self.client, method)(conductor_base.USER, *arguments, **named)
+        for method, options, expected in (
+                ('rebuild_instance', {'image_ref': 'image', 'host': 'a2'},
+                 ['a2', 'image']),
+                ('rebuild_instance', {}, [None, None]),
+                ('migrate_server', {'host': 'a2', 'rebuild': True},
+                 ['a2', True]),
+                ('migrate_server', {}, [None, False]),
+                ('unshelve_instance', {}, [])):
+            getattr(self.client, method)(
+                conductor_base.USER, 'server', 'move', **options)
 
-        context, *told = task.next()
-        self.assertEqual(conductor_base.USER.request_id, context.request_id)
-        return told
-
-    def test_rebuild_gets_its_host_and_its_image(self):
-        self.assertEqual(
-            ['server', 'move', 'a2', 'image'],
-            self.arguments_of('rebuild_instance', 'server', 'move',
-                              image_ref='image', host='a2'))
-
-    def test_rebuild_need_not_name_a_host_nor_an_image(self):
-        self.assertEqual(
-            ['server', 'move', None, None],
-            self.arguments_of('rebuild_instance', 'server', 'move'))
-
-    def test_migration_gets_its_host(self):
-        self.assertEqual(
-            ['server', 'move', 'a2', True],
-            self.arguments_of('migrate_server', 'server', 'move', host='a2',
-                              rebuild=True))
-
-    def test_migration_need_not_name_a_host(self):
-        self.assertEqual(
-            ['server', 'move', None, False],
-            self.arguments_of('migrate_server', 'server', 'move'))
-
-    def test_unshelving_gets_its_server_and_its_move(self):
-        self.assertEqual(
-            ['server', 'move'],
-            self.arguments_of('unshelve_instance', 'server', 'move'))
+            context, *arguments = task.next()
+            self.assertEqual(['server', 'move', *expected], arguments)
+            self.assertEqual(
+                conductor_base.USER.request_id, context.request_id)
 
     def build_instances(self):
         [uuid] = samples.uuids(1)
