@@ -8,9 +8,9 @@ import argparse
 import collections
 from collections.abc import Iterator
 from collections.abc import Mapping
-from collections.abc import Sequence
 import dataclasses
 import datetime
+import itertools
 import math
 from typing import Any
 
@@ -117,104 +117,81 @@ def run(app: Shell, args: argparse.Namespace, make: Any) -> dict[str, Any]:
     if driver != _DRIVER:
         problems.append(f'the driver {driver} made the recorded decisions; '
                         f'{_DRIVER} makes them again')
-    found = Report(str(args.recording), args.all)
+    found = Report()
     with terminal.progress('Deciding again', total, app.stderr) as show:
-        entry: recording.Entry | None = first
-        while entry is not None:
+        for entry in itertools.chain([first], stream):
             if entry.header is not header and entry.header != header:
                 # The recorded configuration has changed.
                 moves, header = policy.moves, entry.header
                 policy = make(app, args, header)
                 policy.moves = moves
-            found.add(policy.decide(entry))
+            found.add(policy.decide(entry), args.all)
             if not found.requests % 100:
                 show(found.requests)
-            found.look(entry, policy.moves)
-            entry = next(stream, None)
+        packing = _packing(entry, policy.moves)
     for problem in problems:
         app.warn(f'warning: {problem}')
-    return found.document(problems)
+    return {
+        'recording': str(args.recording), 'from': _time(first.at),
+        'until': _time(entry.at), 'requests': found.requests,
+        'servers': found.counts.total(),
+        'summary': {change: found.counts[change]
+                    for change in replay.CHANGES},
+        'packing': packing,
+        'remarks': [*problems, *(
+            f'{_count(count, "request")}: {remark}'
+            for remark, count in sorted(found.remarks.items()))],
+        'changes': found.changes}
 
 
 class Report:
-    """The outcomes of the requests of a recording.
+    """The outcomes of the requests of a recording."""
 
-    :param everything: whether to list the unchanged servers, too
-    """
-
-    def __init__(self, name: str, everything: bool) -> None:
-        self._name = name
-        self._everything = everything
+    def __init__(self) -> None:
         self.requests = 0
-        self._counts = collections.Counter[str]()
-        self._changes: list[dict[str, Any]] = []
-        self._remarks = collections.Counter[str]()
-        self._times: list[float] = []
-        self._last: tuple[recording.Entry, Any] | None = None
+        self.counts = collections.Counter[str]()
+        self.remarks = collections.Counter[str]()
+        self.changes: list[dict[str, Any]] = []
 
-    def add(self, outcome: replay.Outcome) -> None:
-        """Add a request."""
+    def add(self, outcome: replay.Outcome, everything: bool) -> None:
+        """Add a request.
+
+        :param everything: whether to list the unchanged servers, too
+        """
         self.requests += 1
         entry = outcome.entry
-        self._times = [*self._times[:1], entry.at]
         if outcome.remark:
-            self._remarks[outcome.remark] += 1
+            self.remarks[outcome.remark] += 1
         if outcome.change == replay.SKIPPED:
-            self._remarks[f'not decided again: {outcome.reason}'] += 1
-        before, after = entry.answer.places, outcome.answer.places
-        for number, uuid in enumerate(entry.uuids):
-            was = before[number].host if before else None
-            now = after[number].host if after else None
+            self.remarks[f'not decided again: {outcome.reason}'] += 1
+        for uuid, before, after in itertools.zip_longest(
+                entry.uuids, entry.answer.places, outcome.answer.places):
             change = outcome.change
-            if change == replay.ELSEWHERE and (
-                    before[number].node == after[number].node):
+            if change == replay.ELSEWHERE and before.node == after.node:
                 change = replay.SAME
-            self._counts[change] += 1
-            if self._everything or change not in (
-                    replay.SAME, replay.SKIPPED):
-                self._changes.append({
+            self.counts[change] += 1
+            if everything or change not in (replay.SAME, replay.SKIPPED):
+                self.changes.append({
                     'at': _time(entry.at),
                     'request_id': entry.data.get('request_id'),
                     'server': uuid,
                     'flavor': entry.request.flavor.get('name'),
                     'project_id': entry.request.get('project_id'),
-                    'change': change, 'host_before': was, 'host_after': now,
+                    'change': change,
+                    'host_before': before and before.host,
+                    'host_after': after and after.host,
                     'reason': outcome.reason,
                     'rejections': [*outcome.answer.rejections]})
 
-    def look(
-        self, entry: recording.Entry, moves: replay.Moves | None
-    ) -> None:
-        """Keep the last hosts, for the packing."""
-        self._last = entry, moves
 
-    def document(self, problems: Sequence[str]) -> dict[str, Any]:
-        """Return everything as plain data."""
-        return {
-            'recording': self._name, 'from': _time(self._times[0]),
-            'until': _time(self._times[-1]), 'requests': self.requests,
-            'servers': self._counts.total(),
-            'summary': {change: self._counts[change]
-                        for change in replay.CHANGES},
-            'packing': self._packing(),
-            'remarks': [*problems, *(
-                f'{_count(count, "request")}: {remark}'
-                for remark, count in sorted(self._remarks.items()))],
-            'changes': self._changes}
-
-    def _packing(self) -> dict[str, Any]:
-        assert self._last is not None
-        entry, moves = self._last
-        assert entry.table is not None
+def _packing(entry: recording.Entry, moves: replay.Moves) -> dict[str, Any]:
+    """Return how full the last hosts are, recorded and replayed."""
+    assert entry.table is not None
+    before = replay.packing(entry.table, entry.at)
+    with moves.applied(entry.table, entry.process):
         after = replay.packing(entry.table, entry.at)
-        before = after
-        if moves:
-            moves.apply(entry.table, entry.process)
-            after = replay.packing(entry.table, entry.at)
-            moves.withdraw(entry.table, entry.process)
-            before = replay.packing(entry.table, entry.at)
-        return {'before': dataclasses.asdict(before),
-                'after': dataclasses.asdict(after)}
+    return {'before': dataclasses.asdict(before),
+            'after': dataclasses.asdict(after)}
 
 
 def _count(number: int, noun: str) -> str:

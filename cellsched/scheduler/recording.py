@@ -6,13 +6,12 @@ answers. Each process writes files of its own: ``FILE.0.000001`` is the first
 one of the first process. The oldest file is removed if all together are too
 large.
 
-A file begins with :data:`MAGIC` and the version of the format. Blocks follow,
-each with its length and its checksum, so that the blocks before a torn end can
-be read. A block is compressed, and has items: the letter of a kind, a length,
-and a document in MessagePack. The kinds are a header with the configuration, a
-change of the host table (see :mod:`~cellsched.scheduler.recorded_table`), and
-an entry. The first block of a file has a header and all hosts, so that each
-file can be read alone.
+A file has lines of JSON, compressed by gzip. Its first line has the version of
+the format and the configuration. The key ``hosts`` begins a line with a change
+of the host table (see :mod:`~cellsched.scheduler.recorded_table`). Any other
+line is a decision. The first changes of a file add all hosts, so that each
+file can be read alone. Each write is a member of the gzip file, with its own
+checksum.
 
 Neither the tokens of requests nor their networks and security groups are
 recorded. Values whose names look secret are masked.
@@ -28,13 +27,15 @@ import contextlib
 import dataclasses
 import fcntl
 import functools
+import gzip
 import heapq
+import itertools
+import json
 import logging
 import math
 import os
 import pathlib
 import re
-import struct
 import threading
 from typing import Any
 from typing import BinaryIO
@@ -42,7 +43,7 @@ from typing import NamedTuple
 import zlib
 
 from oslo_log import log
-from oslo_serialization import msgpackutils
+from oslo_serialization import jsonutils
 
 from cellsched.conditions import Conditions
 from cellsched import exception
@@ -54,17 +55,18 @@ from cellsched.hosts import view
 from cellsched import metrics
 from cellsched.metrics import Metrics
 from cellsched import objects
-from cellsched.scheduler.recorded_table import hosts_of
+from cellsched.scheduler.recorded_table import changes_of
 from cellsched.scheduler.recorded_table import StateDecoder
 from cellsched.scheduler.recorded_table import StateEncoder
 
 LOG = log.getLogger(__name__)
 
-#: The beginning of a file; the version of the format and a line end follow.
-MAGIC = b'cellsched-recording '
+#: The name and the version of the format. A reader reads this version only.
+FORMAT, VERSION = 'cellsched-recording', 2
 
-#: The version of the format. A reader reads this version only.
-VERSION = 1
+#: The beginning of a compressed file, and of a line with a change of hosts.
+_MAGIC = b'\x1f\x8b'
+_HOSTS = b'{"hosts":'
 
 #: Seconds between two writes.
 SPACING_S = 0.5
@@ -77,14 +79,8 @@ VERSIONS_MAX = 32
 #: The files of one process, of which the oldest is removed.
 _FILES = 4
 
-#: Length and checksum of a block; kind and length of an item.
-_BLOCK = struct.Struct('>II')
-_ITEM = struct.Struct('>cI')
-
-HEADER, CHANGE, ENTRY = b'h', b't', b'e'
-
-#: The largest block, compressed and not.
-_BLOCK_MAX, _CONTENT_MAX = 2 ** 30, 2 ** 32
+#: Bytes of the longest line that is read.
+_LINE_MAX = 2 ** 28
 
 #: The numbers in the names of files: of the process, and of the file.
 _NUMBERS = re.compile(r'\.(\d{1,6})\.(\d{6,12})')
@@ -169,14 +165,8 @@ class MadeDecision(NamedTuple):
     way: str = ''
 
 
-@dataclasses.dataclass(frozen=True)
-class Place:
-    """The host of a server.
-
-    :param node: the uuid of the compute node
-    :param cell: the uuid of the cell
-    :param alternates: the uuids of further nodes
-    """
+class Place(NamedTuple):
+    """The host of a server, with the uuids of nodes, and of the cell."""
 
     node: str
     host: str
@@ -200,6 +190,22 @@ class Answer:
     reason: str = ''
     rejections: Sequence[Mapping[str, Any]] = ()
 
+    @classmethod
+    def of(
+        cls, places: Iterable[Sequence[objects.Selection]],
+        error: exception.CellschedException | None = None,
+    ) -> 'Answer':
+        """Return the answer with these selections, or with this error."""
+        if error is not None:
+            return cls(
+                [], exception.kind_of(error),
+                str(error.kwargs.get('reason') or error.format_message()),
+                [*(error.kwargs.get('rejections') or ())])
+        return cls([
+            Place(first.compute_node_uuid, first.service_host, first.nodename,
+                  first.cell_uuid, [each.compute_node_uuid for each in rest])
+            for first, *rest in places])
+
     @property
     def hosts(self) -> list[str]:
         """The name of the host of each server."""
@@ -210,23 +216,27 @@ class Answer:
 class Entry:
     """A recorded decision.
 
-    :param at: the time of the decision, in seconds since the epoch
-    :param uuids: the servers of the request
     :param header: the configuration, and what wrote the file
+    :param data: the recorded fields
     :param table: the hosts at that time, until the next entry is read; None
         if they are not read
-    :param data: the recorded fields
     :param process: the number of the process that decided
     """
 
-    at: float
-    uuids: Sequence[str]
-    answer: Answer
     header: Mapping[str, Any]
     data: Mapping[str, Any]
     table: HostTable | None = None
-    discounted: Sequence[tuple[int, Changes]] | None = None
     process: int = 0
+
+    def __post_init__(self) -> None:
+        data = self.data
+        #: The time of the decision, in seconds since the epoch.
+        self.at: float = data['at']
+        #: The servers of the request.
+        self.uuids: Sequence[str] = data['uuids']
+        self.answer = Answer(
+            [Place(*each) for each in data.get('places', ())],
+            *data.get('error', ()))
 
     @functools.cached_property
     def request(self) -> objects.RequestSpec:
@@ -248,34 +258,29 @@ class Entry:
     def hosts(self) -> view.Hosts:
         """Return the hosts as the decision read them."""
         assert self.table is not None, 'read with tables'
-        return hosts_of(self.table, self.at, self.data['nodes'],
-                        self.discounted)
+        hosts = self.table.view(self.at, self.data.get('nodes'))
+        if 'discounted' in self.data:
+            hosts.columns.discount(changes_of(self.data['discounted']))
+        return hosts
 
 
 #: The recorded fields of objects, by name; None for all.
 _FIELDS: Mapping[str, frozenset[str] | None] = {
-    'ComputeNode': frozenset({'host', 'hypervisor_hostname', 'uuid'}),
-    'ComputeNodeList': None,
-    'CellMapping': frozenset({'id', 'uuid', 'name', 'disabled'}),
-    'Destination': None,
-    'Flavor': frozenset({
-        'id', 'name', 'flavorid', 'vcpus', 'memory_mb', 'root_gb',
-        'ephemeral_gb', 'swap', 'extra_specs', 'is_public', 'disabled'}),
-    'ImageMeta': frozenset({
-        'id', 'name', 'container_format', 'disk_format', 'min_ram', 'min_disk',
-        'size', 'properties'}),
-    'ImageMetaProps': None,
-    'InstanceGroup': None,
-    'RequestSpec': frozenset({
-        'availability_zone', 'flavor', 'force_hosts', 'force_nodes',
-        'ignore_hosts', 'image', 'instance_group', 'instance_uuid', 'is_bfv',
-        'limits', 'migration_uuid', 'num_instances', 'numa_topology',
-        'pci_requests', 'project_id', 'request_level_params',
-        'requested_destination', 'requested_resources', 'retry',
-        'scheduler_hints', 'user_id'}),
-    'SchedulerLimits': None,
-    'SchedulerRetries': None,
-}
+    **dict.fromkeys((
+        'ComputeNodeList', 'Destination', 'ImageMetaProps', 'InstanceGroup',
+        'SchedulerLimits', 'SchedulerRetries')),
+    **{name: frozenset(fields.split()) for name, fields in (
+        ('ComputeNode', 'host hypervisor_hostname uuid'),
+        ('CellMapping', 'id uuid name disabled'),
+        ('Flavor', 'id name flavorid vcpus memory_mb root_gb ephemeral_gb '
+         'swap extra_specs is_public disabled'),
+        ('ImageMeta', 'id name container_format disk_format min_ram min_disk '
+         'size properties'),
+        ('RequestSpec', 'availability_zone flavor force_hosts force_nodes '
+         'ignore_hosts image instance_group instance_uuid is_bfv limits '
+         'migration_uuid num_instances numa_topology pci_requests project_id '
+         'request_level_params requested_destination requested_resources '
+         'retry scheduler_hints user_id'))}}
 
 _NAME, _DATA = 'nova_object.name', 'nova_object.data'
 
@@ -284,6 +289,9 @@ _SECRET = re.compile(
     r'injected|admin_?pass|api_?key', re.IGNORECASE)
 
 _MASK = '***'
+
+#: Fields that are recorded under another name, or as changes of the hosts.
+_UNRECORDED = frozenset({'basis', 'snapshot', 'position', 'now', 'closed'})
 
 
 @functools.lru_cache(4096)
@@ -312,41 +320,21 @@ def _without_secrets(value: Any) -> Any:
     return value
 
 
-def _entry(decided: MadeDecision, encoder: StateEncoder) -> dict[str, Any]:
+def _entry(decided: MadeDecision) -> dict[str, Any]:
     """Return a decision as plain data."""
-    basis, error = decided.basis, decided.error
-    found: dict[str, Any] = {
-        'at': basis.now, 'request_id': decided.request_id,
-        'uuids': [*decided.uuids], 'alternates': decided.alternates,
+    basis, answer = decided.basis, Answer.of(decided.places, decided.error)
+    found = {
+        **basis._asdict(), **decided._asdict(), 'at': basis.now,
         'request': _without_secrets(basis.request.obj_to_primitive()),
-        'nodes': dict(basis.nodes), 'claims': decided.claims}
-    # Most requests have none of these.
-    for name, value in (
-            ('asked', sorted(basis.asked)), ('kept', dict(basis.kept)),
-            ('held', {uuid: [[provider, dict(amounts)]
-                             for provider, amounts in each]
-                      for uuid, each in basis.held.items()}),
-            ('refusals', basis.refusals), ('seed', basis.seed),
-            ('start', basis.start),
-            ('passed', [*decided.passed]), ('full', [*decided.full]),
-            ('silent', [*decided.silent]),
-            ('left_out', [[*each] for each in decided.left_out]),
-            ('way', decided.way)):
-        if value:
-            found[name] = value
-    if basis.discounted:
-        found['discounted'] = encoder.pairs(basis.discounted)
-    if error is None:
-        found['places'] = [
-            [first.compute_node_uuid, first.service_host, first.nodename,
-             first.cell_uuid, [each.compute_node_uuid for each in rest]]
-            for first, *rest in decided.places]
-    else:
-        found['error'] = [
-            exception.kind_of(error),
-            str(error.kwargs.get('reason') or error.format_message()),
-            [*(error.kwargs.get('rejections') or ())]]
-    return found
+        'asked': sorted(basis.asked), 'nodes': dict(basis.nodes),
+        'kept': dict(basis.kept), 'held': {
+            uuid: [(provider, dict(amounts)) for provider, amounts in each]
+            for uuid, each in basis.held.items()},
+        'places': answer.places,
+        'error': answer.error and (
+            answer.error, answer.reason, answer.rejections)}
+    return {name: value for name, value in found.items()
+            if value and name not in _UNRECORDED}
 
 
 @dataclasses.dataclass(eq=False)
@@ -442,44 +430,37 @@ class Recorder:
         try:
             if self._files is None:
                 self._files = _Files(self.path, self.bytes_max)
+            lines = map(_line, self._documents(ordered))
             if self._files.is_full or self._is_outdated:
                 self._is_outdated = False
-                self._begin_file(ordered[0])
-            self._files.append(self._items(ordered))
+                self._encoder = StateEncoder()
+                header = {'format': FORMAT, 'version': VERSION}
+                lines = itertools.chain(
+                    [_line({**header, **self.header()})], lines)
+                self._files.begin()
+            self._files.append(lines)
         except Exception as exc:
-            self._fail(len(ordered), exc)
+            # Go on with a new file. An error of the file system needs no
+            # traceback.
+            with self._lock:
+                self._dropped += len(ordered)
+            if self._files is not None:
+                self._files.is_full = True
+            self._conditions.occur(self._failing, exc, logging.ERROR,
+                                   not isinstance(exc, OSError))
             return
         self._conditions.end(self._failing)
         self.metrics.add(metrics.RECORDED, ('written',), len(ordered))
 
-    def _begin_file(self, first: MadeDecision) -> None:
-        assert self._files is not None
-        self._encoder = StateEncoder()
-        self._files.begin([
-            (HEADER, dict(self.header())),
-            *((CHANGE, each) for each in self._encoder.encode(
-                first.basis.snapshot, first.basis.position,
-                first.basis.closed))])
-
-    def _items(
+    def _documents(
         self, batch: Iterable[MadeDecision]
-    ) -> Iterator[tuple[bytes, dict[str, Any]]]:
+    ) -> Iterator[dict[str, Any]]:
         for each in batch:
+            basis = each.basis
             for change in self._encoder.encode(
-                    each.basis.snapshot, each.basis.position,
-                    each.basis.closed):
-                yield CHANGE, change
-            yield ENTRY, _entry(each, self._encoder)
-
-    def _fail(self, lost: int, exc: Exception) -> None:
-        """Go on with a new file after an error."""
-        with self._lock:
-            self._dropped += lost
-        if self._files is not None:
-            self._files.is_full = True
-        # An error of the file system needs no traceback.
-        self._conditions.occur(
-            self._failing, exc, logging.ERROR, not isinstance(exc, OSError))
+                    basis.snapshot, basis.position, basis.closed):
+                yield {'hosts': change}
+            yield _entry(each)
 
     def _report(self) -> None:
         """Count and log the decisions that were dropped."""
@@ -496,6 +477,11 @@ class Recorder:
             self._logged, self._logged_at = 0, now
 
 
+def _line(document: Mapping[str, Any]) -> bytes:
+    text: str = jsonutils.dumps(document, separators=(',', ':'))
+    return text.encode() + b'\n'
+
+
 class _Files:
     """The files that one process writes.
 
@@ -508,60 +494,40 @@ class _Files:
         self._bytes_max = bytes_max
         self._lock, self._number = _lock(path)
         self._file: BinaryIO | None = None
-        self._size = self._first = 0
+        self._first = 0
         #: Whether a new file must begin.
         self.is_full = True
 
-    def begin(self, items: Iterable[tuple[bytes, Mapping[str, Any]]]) -> None:
+    def begin(self) -> None:
         """Begin a file, and remove the oldest ones."""
         self._end()
         present = _files_of(self._path).get(self._number, {})
-        sizes = {number: path.stat().st_size
-                 for number, path in present.items()}
-        while sizes and sum(sizes.values()) > self._bytes_max * (
-                _FILES - 1) // _FILES:
-            oldest = min(sizes)
-            present[oldest].unlink()
-            del sizes[oldest]
+        size = sum(path.stat().st_size for path in present.values())
+        for _, oldest in sorted(present.items()):
+            if size > self._bytes_max * (_FILES - 1) // _FILES:
+                size -= oldest.stat().st_size
+                oldest.unlink()
         name = f'{self._path}.{self._number}.{max(present, default=0) + 1:06}'
-        self._file = open(
-            name, 'xb', buffering=0, opener=functools.partial(
-                os.open, mode=0o600))
-        self._size = 0
-        self._write(MAGIC + b'%d\n' % VERSION)
-        self.is_full = False
-        self.append(items)
-        self._first = self._size
+        self._file = open(name, 'xb', opener=functools.partial(
+            os.open, mode=0o600))
+        self._first = 0
 
-    def append(
-        self, items: Iterable[tuple[bytes, Mapping[str, Any]]]
-    ) -> None:
-        """Write a block."""
-        packer = zlib.compressobj(1)
-        parts = [b'']
-        for kind, document in items:
-            packed = msgpackutils.dumps(document)
-            parts.append(packer.compress(
-                _ITEM.pack(kind, len(packed)) + packed))
-        parts.append(packer.flush())
-        content = b''.join(parts)
-        self._write(_BLOCK.pack(len(content), zlib.crc32(content)) + content)
+    def append(self, lines: Iterable[bytes]) -> None:
+        """Write lines as a member."""
+        assert self._file is not None
+        with gzip.GzipFile('', 'wb', 1, self._file, 0) as member:
+            for line in lines:
+                member.write(line)
+        self._file.flush()
         # If the hosts alone take most of a file, it becomes larger.
-        self.is_full = self._size > max(
-            self._bytes_max // _FILES, 2 * self._first)
+        size = self._file.tell()
+        self._first = self._first or size
+        self.is_full = size > max(self._bytes_max // _FILES, 2 * self._first)
 
     def close(self) -> None:
         """Close the file, and leave the number to another process."""
         self._end()
         os.close(self._lock)
-
-    def _write(self, content: bytes) -> None:
-        assert self._file is not None
-        rest = memoryview(content)
-        while rest:
-            written = self._file.write(rest) or 0
-            self._size += written
-            rest = rest[written:]
 
     def _end(self) -> None:
         if self._file is not None:
@@ -572,8 +538,7 @@ class _Files:
 
 def _lock(path: pathlib.Path) -> tuple[int, int]:
     """Lock the first free number of a process; return a descriptor too."""
-    number = 0
-    while True:
+    for number in itertools.count():
         found = os.open(f'{path}.{number}.lock',
                         os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -581,7 +546,7 @@ def _lock(path: pathlib.Path) -> tuple[int, int]:
             return found, number
         except BlockingIOError:
             os.close(found)
-            number += 1
+    raise AssertionError
 
 
 def _files_of(path: pathlib.Path) -> dict[int, dict[int, pathlib.Path]]:
@@ -614,7 +579,9 @@ def read(
         a recording of this version
     """
     streams = [
-        _read_files(files, process, tables, extra_columns, report)
+        itertools.chain.from_iterable(
+            _read_file(file, process, tables, extra_columns, report)
+            for file in files)
         for process, files in enumerate(_streams(pathlib.Path(path)))]
     merged = heapq.merge(*streams, key=lambda entry: entry.at)
     return (entry for entry in merged if since <= entry.at <= until)
@@ -627,8 +594,7 @@ def _streams(path: pathlib.Path) -> list[list[pathlib.Path]]:
     try:
         found = _files_of(path)
     except OSError as exc:
-        raise _invalid(path, f'it cannot be read: {exc.strerror}',
-                       'a recording') from None
+        raise _unreadable(path, exc) from None
     if not found:
         raise _invalid(path, 'there is no such file',
                        'a recording, which [scheduler] record names')
@@ -636,101 +602,65 @@ def _streams(path: pathlib.Path) -> list[list[pathlib.Path]]:
             for _, files in sorted(found.items())]
 
 
-def _read_files(
-    files: Iterable[pathlib.Path], process: int, tables: bool,
+def _read_file(
+    path: pathlib.Path, process: int, tables: bool,
     extra_columns: Iterable[columns.Column], report: Callable[[str], object],
 ) -> Iterator[Entry]:
-    for path in files:
-        decoder = StateDecoder(extra_columns)
-        header: Mapping[str, Any] = {}
-        try:
-            for kind, packed in _items_of(path, report):
-                if kind == HEADER:
-                    header = msgpackutils.loads(packed)
-                elif kind == ENTRY:
-                    yield _read_entry(
-                        msgpackutils.loads(packed), header, decoder, tables,
-                        process)
-                elif kind == CHANGE and tables:
-                    decoder.apply(msgpackutils.loads(packed))
-        except exception.CellschedException:
-            raise
-        except OSError as exc:
-            raise _invalid(path, f'it cannot be read: {exc.strerror}',
-                           'a recording') from None
-        except (ArithmeticError, AttributeError, LookupError, TypeError,
-                ValueError) as exc:
-            # The checksum is right, so this is no accident of writing.
-            raise _invalid(path, f'its content is not valid: '
-                           f'{type(exc).__name__}', 'a recording') from exc
+    decoder, header, number = StateDecoder(extra_columns), None, 0
+    try:
+        _check_kind(path)
+        with gzip.open(path) as file:
+            while line := file.readline(_LINE_MAX):
+                number += 1
+                if line.startswith(_HOSTS) and not tables:
+                    continue
+                document = json.loads(line)
+                if header is None:
+                    header = document
+                    if document['version'] != VERSION:
+                        raise _invalid(
+                            path, f'it has version {document["version"]}',
+                            f'version {VERSION}, which this release reads')
+                elif 'hosts' in document:
+                    decoder.apply(document['hosts'])
+                else:
+                    yield Entry(header, document,
+                                decoder.table if tables else None, process)
+        if header is None:
+            raise EOFError('it has no line')
+    except exception.InvalidField:
+        raise
+    except (EOFError, gzip.BadGzipFile, json.JSONDecodeError,
+            UnicodeError, zlib.error) as exc:
+        report(f'{path}: the end is torn or damaged after line {number}, and '
+               f'is skipped: {exc}')
+    except OSError as exc:
+        raise _unreadable(path, exc) from None
+    except (ArithmeticError, AttributeError, LookupError, TypeError,
+            ValueError) as exc:
+        raise _invalid(path, f'line {number} is not valid: '
+                       f'{type(exc).__name__}: {exc!s:.80}',
+                       'a recording') from exc
 
 
-def _items_of(
-    path: pathlib.Path, report: Callable[[str], object]
-) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the kinds and the documents of a file, as far as they are whole.
-
-    :raises cellsched.exception.InvalidField: it is no recording
-    """
+def _check_kind(path: pathlib.Path) -> None:
+    """Check that a file is compressed, as recordings of this version are."""
     with path.open('rb') as file:
-        size = os.fstat(file.fileno()).st_size
-        line = file.readline(64)
-        if MAGIC.startswith(line) or line.startswith(MAGIC) and (
-                line[-1:] != b'\n'):
-            report(f'{path}: it ends before the hosts, and is skipped')
-            return
-        _check_version(path, line)
-        while True:
-            begin = file.tell()
-            head = file.read(_BLOCK.size)
-            if not head:
-                return
-            content = b''
-            length = checksum = 0
-            if len(head) == _BLOCK.size:
-                length, checksum = _BLOCK.unpack(head)
-                content = file.read(min(length, _BLOCK_MAX))
-            if (not length or len(content) < length
-                    or zlib.crc32(content) != checksum):
-                report(f'{path}: the last {size - begin} bytes are torn or '
-                       f'damaged, and are skipped')
-                return
-            yield from _split(zlib.decompressobj().decompress(
-                content, _CONTENT_MAX))
-
-
-def _check_version(path: pathlib.Path, line: bytes) -> None:
-    if not line.startswith(MAGIC):
+        begin = file.read(len(FORMAT))
+    if begin == FORMAT.encode():
+        raise _invalid(
+            path, 'it has version 1 of the format',
+            f'version {VERSION}; remove the file, or replay it with the '
+            'release that wrote it')
+    if not begin.startswith(_MAGIC[:len(begin)]):
         raise _invalid(path, 'it is not a recording',
                        'a file that [scheduler] record names')
-    version = line.removeprefix(MAGIC).strip()
-    if version != b'%d' % VERSION:
-        raise _invalid(
-            path, f'it has version {version.decode("ascii", "replace"):.20}',
-            f'version {VERSION}, which this release reads')
 
 
-def _split(content: bytes) -> Iterator[tuple[bytes, bytes]]:
-    begin = 0
-    while begin < len(content):
-        kind, length = _ITEM.unpack_from(content, begin)
-        begin += _ITEM.size
-        yield kind, content[begin:begin + length]
-        begin += length
-
-
-def _read_entry(
-    data: Mapping[str, Any], header: Mapping[str, Any],
-    decoder: StateDecoder, tables: bool, process: int,
-) -> Entry:
-    error, reason, rejections = data.get('error', ('', '', ()))
-    answer = Answer([Place(*each) for each in data.get('places', ())],
-                    error, reason, rejections)
-    discounted = None
-    if tables and 'discounted' in data:
-        discounted = decoder.entries(data['discounted'])
-    return Entry(data['at'], data['uuids'], answer, header, data,
-                 decoder.table if tables else None, discounted, process)
+def _unreadable(
+    path: pathlib.Path, exc: OSError
+) -> exception.InvalidField:
+    return _invalid(path, f'it cannot be read: {exc.strerror}', 'a recording')
 
 
 def _invalid(

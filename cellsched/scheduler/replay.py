@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
+import contextlib
 import dataclasses
 from importlib import metadata
 import itertools
@@ -22,7 +23,6 @@ from cellsched.conf import metrics as metrics_options
 from cellsched.conf import scheduler as scheduler_options
 from cellsched.context import admin
 from cellsched import exception
-from cellsched.hosts.snapshot import Snapshot
 from cellsched.hosts.table import HostTable
 from cellsched.hosts import view
 from cellsched import objects
@@ -32,7 +32,6 @@ from cellsched.scheduler.decision.pipeline import Rejection
 from cellsched.scheduler.drivers import filter_scheduler
 from cellsched.scheduler.recording import Answer
 from cellsched.scheduler.recording import Entry
-from cellsched.scheduler.recording import Place
 from cellsched.scheduler import request_validation
 from cellsched.scheduler import requirements
 from cellsched.scheduler.selection.claims import ClaimRefusals
@@ -215,8 +214,9 @@ class Replay:
         self._rotates = conf.filter_scheduler.rotate_best_same_weighed_hosts
         self._requirements = requirements.RequirementCheck(
             self._pipeline.reads, conf.scheduler.unmet_demands == 'ignore')
+        self._carries = carry
         #: The servers that are on other hosts than recorded.
-        self.moves = Moves() if carry else None
+        self.moves = Moves()
 
     def outcomes(self, entries: Iterable[Entry]) -> Iterator[Outcome]:
         """Yield what becomes of each request; reads the entries in turn."""
@@ -232,34 +232,32 @@ class Replay:
         if skip:
             return Outcome(entry, entry.answer, SKIPPED, skip)
         assert entry.table is not None
-        if self.moves is not None:
-            self.moves.apply(entry.table, entry.process)
+        with self.moves.applied(entry.table, entry.process):
+            outcome = self._outcome(entry)
+        if self._carries and outcome.change != SAME and data.get('claims'):
+            self.moves.add(entry.table, entry.request, entry.answer,
+                           outcome.answer)
+        return outcome
+
+    def _outcome(self, entry: Entry) -> Outcome:
         request = with_members(entry.request, entry.uuids)
         remark = ''
         try:
             refusal = self._requirements.refusal(request, admin())
             if refusal is not None:
                 raise refusal
-            if self._misses(entry, request):
+            if self._pipeline.located(request).difference(
+                    entry.uuids, entry.data.get('nodes', ()),
+                    entry.data.get('asked', ())):
                 remark = ('a filter or weigher needs the hosts of servers '
                           'that are not recorded')
             answer = self._answer(entry, request)
         except exception.CellschedException as exc:
-            answer = Answer(
-                (), exception.kind_of(exc),
-                str(exc.kwargs.get('reason') or exc.format_message()),
-                [*(exc.kwargs.get('rejections') or ())])
+            answer = Answer.of((), exc)
         change = _change(entry.answer, answer)
         reason = '' if change == SAME else self._reason(
             entry, request, answer, change)
-        if self.moves is not None and change != SAME and data['claims']:
-            self.moves.add(entry.table, request, entry.answer, answer)
         return Outcome(entry, answer, change, reason, remark)
-
-    def _misses(self, entry: Entry, request: objects.RequestSpec) -> bool:
-        """Return whether a plug-in needs hosts that are not recorded."""
-        return bool(self._pipeline.located(request).difference(
-            entry.uuids, entry.data['nodes'], entry.data.get('asked', ())))
 
     def _answer(
         self, entry: Entry, request: objects.RequestSpec
@@ -270,7 +268,7 @@ class Replay:
                 hosts, self._pipeline, request, data.get('asked', ()))
             if verdict.why is not None:
                 raise verdict.why.error()
-            return _of(verdict.places)
+            return Answer.of(verdict.places)
         refusals = data.get('refusals')
         policy = dataclasses.replace(
             self._policy, start=data.get('start', 0.0)
@@ -304,13 +302,14 @@ class Replay:
         :raises cellsched.exception.NoValidHost: all of them were
         """
         passed = frozenset(entry.data.get('passed', ()))
-        places = selector.selections(entry.data['alternates'])
+        alternates = entry.data.get('alternates', 0)
+        places = selector.selections(alternates)
         if passed.isdisjoint(first.compute_node_uuid for first, *_ in places):
-            return _of(places)
+            return Answer.of(places)
         for number in range(len(selector.following)):
             if selector.alternative(number).node not in passed:
                 selector.choose_other(number, entry.data.get('full', ()))
-                return _of(selector.selections(entry.data['alternates']))
+                return Answer.of(selector.selections(alternates))
         raise exception.NoValidHost(
             reason='Other requests claimed the selected hosts first.',
             rejections=[], placed=0)
@@ -367,13 +366,6 @@ def _change(before: Answer, after: Answer) -> str:
     return FITS if after.places else SAME
 
 
-def _of(places: Sequence[Sequence[objects.Selection]]) -> Answer:
-    return Answer([
-        Place(first.compute_node_uuid, first.service_host, first.nodename,
-              first.cell_uuid, [each.compute_node_uuid for each in rest])
-        for first, *rest in places])
-
-
 @dataclasses.dataclass(eq=False)
 class Move:
     """A server on another host than recorded.
@@ -386,35 +378,24 @@ class Move:
     before: str | None
     after: str | None
     changes: view.Changes
-    releases: float
-
-    @property
-    def node(self) -> str:
-        """The node that shows whether the server still exists."""
-        return self.before or self.after or ''
+    releases: float = 1.0
 
 
 class Moves:
     """Servers that are on other hosts than recorded.
 
-    They are added to the overlay of the recorded tables. A recording does not
-    say which servers are deleted: one counts until its recorded host has
-    released half of the servers that it had.
+    A recording does not say which servers are deleted: one counts until its
+    recorded host has released half of the servers that it had.
     """
 
     def __init__(self) -> None:
+        #: By the node that shows whether the server still exists.
         self._by_node: dict[str, list[Move]] = {}
         #: The servers of these nodes, as the first process knew them last.
         self._counts: dict[str, float] = {}
         self._process: int | None = None
-        #: All changes by node and column; the changes in order; and the
-        #: number of them that each table has, with its snapshot.
+        #: All changes, by node and column.
         self._sums: dict[str, collections.Counter[str]] = {}
-        self._log: list[tuple[str, view.Changes]] = []
-        self._applied: dict[int, tuple[Snapshot, int]] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._log)
 
     def add(
         self, table: HostTable, request: objects.RequestSpec, before: Answer,
@@ -429,50 +410,36 @@ class Moves:
         for old, new in itertools.zip_longest(
                 [place.node for place in before.places],
                 [place.node for place in after.places]):
-            move = Move(old, new, changes, 1.0)
-            if move.before == move.after:
+            if old == new:
                 continue
-            row = table.row(move.node)
+            move, node = Move(old, new, changes), old or new
+            row = table.row(node)
             if row is not None:
                 count = float(table.written('num_instances')[row])
                 move.releases = max(count / 2, 1.0)
-                self._counts.setdefault(move.node, count)
-            self._by_node.setdefault(move.node, []).append(move)
-            self._note(move.before, view.inverse(changes))
-            self._note(move.after, changes)
+                self._counts.setdefault(node, count)
+            self._by_node.setdefault(node, []).append(move)
+            self._note(old, view.inverse(changes))
+            self._note(new, changes)
 
-    def apply(self, table: HostTable, process: int) -> None:
-        """Add the servers to a table, as far as it does not have them.
+    @contextlib.contextmanager
+    def applied(self, table: HostTable, process: int) -> Iterator[None]:
+        """Let the overlay of a table include the servers in a block.
 
         :param process: the process that recorded the table
         """
-        if not self._log:
-            return
+        if self._process in (None, process):
+            # All processes see the same servers.
+            self._process = process
+            self._end(table)
         snapshot = table.snapshot
-        known, count = self._applied.get(process, (None, 0))
-        if known is not snapshot:
-            if self._process is None:
-                self._process = process
-            if self._process == process:
-                # All processes see the same servers.
-                self._end(table)
-        # A new snapshot has none of them.
-        new: Iterable[tuple[str, view.Changes]] = (
-            self._log[count:] if known is snapshot else
-            [(node, tuple(sums.items()))
-             for node, sums in self._sums.items()])
+        changes = [(snapshot.rows[node], tuple(sums.items()))
+                   for node, sums in self._sums.items()
+                   if node in snapshot.rows]
+        snapshot.overlay.extend(changes)
+        yield
         snapshot.overlay.extend(
-            (snapshot.rows[node], changes) for node, changes in new
-            if node in snapshot.rows)
-        self._applied[process] = snapshot, len(self._log)
-
-    def withdraw(self, table: HostTable, process: int) -> None:
-        """Remove the servers from a table again."""
-        snapshot = table.snapshot
-        snapshot.overlay.extend(
-            (snapshot.rows[node], view.inverse(tuple(sums.items())))
-            for node, sums in self._sums.items() if node in snapshot.rows)
-        self._applied.pop(process, None)
+            (row, view.inverse(changed)) for row, changed in changes)
 
     def _end(self, table: HostTable) -> None:
         """Remove the servers that count as deleted."""
@@ -483,9 +450,7 @@ class Moves:
                 continue
             before = self._counts.get(node, 0.0)
             self._counts[node] = count = float(numbers[row])
-            if count >= before:
-                continue
-            for move in moves:
+            for move in moves if count < before else ():
                 move.releases -= before - count
                 if move.releases <= 0:
                     self._note(move.before, move.changes)
@@ -498,7 +463,6 @@ class Moves:
     def _note(self, node: str | None, changes: view.Changes) -> None:
         if node is None:
             return
-        self._log.append((node, changes))
         sums = self._sums.setdefault(node, collections.Counter())
         for name, amount in changes:
             sums[name] += amount
