@@ -317,9 +317,9 @@ class ConfiguredDeployment(ReadDeployment):
     @property
     def hints(self) -> frozenset[str] | None:
         # Filters import NumPy.
-        from cellsched.filters import registry
+        from cellsched.scheduler.decision import registry
 
-        return registry.hints(self._backend.conf)
+        return registry.read_hints(self._backend.conf)
 
     def cells(self) -> Mapping[str, str]:
         return {cell.uuid: cell.name or cell.uuid

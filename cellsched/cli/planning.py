@@ -29,10 +29,10 @@ from cellsched import exception
 from cellsched import objects
 from cellsched.objects import base as objects_base
 from cellsched.objects import keys
+from cellsched.scheduler.decision import registry
 from cellsched.scheduler.explanation import decision_record
 from cellsched.scheduler import planning
 from cellsched.scheduler import request_validation
-from cellsched.weighers import registry as weighers
 
 #: The largest request file.
 _BYTES_MAX = 1_000_000
@@ -83,7 +83,7 @@ def plan(
         app.warn('warning: a slow plug-in delays other requests: ' + ', '.join(
             f'{kind} {name} took {seconds:.1f} seconds'
             for kind, name, seconds in decision.slow))
-    for problem in weighers.skipped(
+    for problem in registry.skipped_weighers(
             app.conf, app.conf.filter_scheduler.weight_classes):
         app.warn(f'warning: skipped a weigher: {problem.format_message()}')
     # 3. Describe the decision.

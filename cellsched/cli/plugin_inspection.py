@@ -18,21 +18,22 @@ from oslo_config import cfg
 from cellsched.claims.base import ClaimStore
 from cellsched.conf import enabled
 from cellsched import exception
-from cellsched.filters import registry as filters
 from cellsched.hosts import plugin_columns
 from cellsched.network.base import NetworkAPI
 from cellsched.objects import resource_classes
 from cellsched import plugins
 from cellsched.quota.base import QuotaDriver
+from cellsched.scheduler.decision import registry
 from cellsched.scheduler.drivers.base import SchedulerDriver
 from cellsched.virt.base import ComputeDriver
-from cellsched.weighers import registry as weighers
 
 _ROLE = re.compile(r':[\w:]+:`([^`]*)`')
 
 _CHECKS: dict[str, Callable[[str, Any], object]] = {
-    'columns': plugin_columns.check_columns, 'filter': filters.check,
-    'resource_class': resource_classes.check, 'weigher': weighers.check}
+    'columns': plugin_columns.check_columns,
+    'filter': registry.FILTER.check,
+    'resource_class': resource_classes.check,
+    'weigher': registry.WEIGHER.check}
 
 _BASES: dict[str, type] = {
     'claims': ClaimStore, 'driver': SchedulerDriver, 'network': NetworkAPI,

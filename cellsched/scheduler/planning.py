@@ -23,12 +23,12 @@ from cellsched import objects
 from cellsched.scheduler.decision.capacity import counts
 from cellsched.scheduler.decision.pipeline import Pipeline
 from cellsched.scheduler.decision.pipeline import Rejection
+from cellsched.scheduler.decision import registry
 from cellsched.scheduler.drivers import filter_scheduler
 from cellsched.scheduler import requirements
 from cellsched.scheduler.selection import claims
 from cellsched.scheduler.selection import placer
 from cellsched.weighers import fragmentation
-from cellsched.weighers import registry
 
 
 def on_snapshot(
@@ -137,7 +137,7 @@ class _FreeRoom:
     def __init__(self, conf: cfg.ConfigOpts, hosts: view.Hosts) -> None:
         name = fragmentation.FragmentationWeigher.__name__
         weigher = cast(fragmentation.FragmentationWeigher,
-                       registry.make(conf, [name])[0])
+                       registry.make_weighers(conf, [name])[0])
         self._free = self._rest = np.zeros((len(hosts), 0))
         if weigher.resources:
             self._free = weigher.free(hosts)

@@ -150,9 +150,9 @@ class API:
     def hints(self) -> frozenset[str] | None:
         """Names of the scheduler hints that filters read; None for any."""
         # Filters import NumPy, which most commands do not need.
-        from cellsched.filters import registry
+        from cellsched.scheduler.decision import registry
 
-        return registry.hints(self.parts.conf)
+        return registry.read_hints(self.parts.conf)
 
     @functools.cached_property
     def _listing(self) -> ServerListing:

@@ -20,14 +20,13 @@ from cellsched import context
 from cellsched.db import api as api_schema
 from cellsched.db import cell as cell_schema
 from cellsched import exception
-from cellsched.filters import registry as filters
 from cellsched.network import base as network
 from cellsched import plugins
 from cellsched.policies import enforcer
 from cellsched.quota import base as quota
+from cellsched.scheduler.decision import registry
 from cellsched.scheduler.drivers import base as drivers
 from cellsched.virt import base as virt
-from cellsched.weighers import registry as weighers
 from cellsched.wiring.components import Components
 
 LOG = log.getLogger(__name__)
@@ -52,10 +51,10 @@ def problems(conf: cfg.ConfigOpts) -> Problems:
     Invalid values of options are not reported here.
     """
     for name in _names(conf, 'enabled_filters'):
-        yield from _failures(filters.make, conf, [name])
+        yield from _failures(registry.make_filters, conf, [name])
     for name in _names(conf, 'weight_classes'):
         try:
-            yield from weighers.skipped(conf, [name])
+            yield from registry.skipped_weighers(conf, [name])
         except exception.CellschedException as exc:
             yield exc
         except _VALUE_ERRORS:

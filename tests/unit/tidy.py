@@ -49,7 +49,7 @@ PLUGINS = {
 #: Modules among the plug-ins that are none: contracts, and what some share.
 NO_PLUGINS = ('attributes', 'base', 'comparison', 'coordination',
               'copying', 'deallocation', 'extra_specs_ops',
-              'image_needs', 'listing', 'moves', 'registry', 'remote',
+              'image_needs', 'listing', 'moves', 'remote',
               'validation')
 
 #: Plug-ins that read a language of their own, for which they are longer.

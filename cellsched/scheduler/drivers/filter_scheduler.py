@@ -17,7 +17,6 @@ from cellsched.context import admin
 from cellsched.context import RequestContext
 from cellsched.filters import base as filters_base
 from cellsched.filters import compute
-from cellsched.filters import registry as filters
 from cellsched.host_manager import manager
 from cellsched.host_manager import mass_outage
 from cellsched.host_manager.source import HostSource
@@ -31,6 +30,7 @@ from cellsched import objects
 from cellsched.objects import resource_classes
 from cellsched.scheduler.decision import mandatory_stages
 from cellsched.scheduler.decision import pipeline
+from cellsched.scheduler.decision import registry
 from cellsched.scheduler.drivers import base
 from cellsched.scheduler.explanation import decision_record
 from cellsched.scheduler import recording
@@ -40,7 +40,6 @@ from cellsched.scheduler.selection import claims
 from cellsched.scheduler.selection import placer
 from cellsched.scheduler.selection import selector
 from cellsched.weighers import base as weighers_base
-from cellsched.weighers import registry as weighers
 
 
 class FilterScheduler(base.SchedulerDriver):
@@ -298,11 +297,12 @@ def pipeline_of(
     """
     options = conf.filter_scheduler
     first = [*mandatory_filters(conf), mandatory_stages.InvalidMetadata()]
-    enabled = filters.make(conf, filter_names or options.enabled_filters)
+    enabled = registry.make_filters(
+        conf, filter_names or options.enabled_filters)
     # Do not run a mandatory filter twice.
     kinds = set(map(type, first))
     if weighed_by is None:
-        weighed_by = weighers.make(
+        weighed_by = registry.make_weighers(
             conf, weigher_names or options.weight_classes)
     return pipeline.Pipeline(
         [each for each in enabled if type(each) not in kinds], weighed_by,

@@ -26,18 +26,17 @@ from nova.weights import WeighedObject
 import numpy as np
 
 from cellsched.filters import base as filters_base
-from cellsched.filters import registry as filters
 from cellsched.hosts import state
 from cellsched.hosts import view
 from cellsched import objects
 from cellsched import plugins
 from cellsched.scheduler.decision import mandatory_stages
 from cellsched.scheduler.decision import pipeline
+from cellsched.scheduler.decision import registry
 from cellsched.scheduler.decision import required_traits
 from cellsched.scheduler.drivers import filter_scheduler
 from cellsched.scheduler import replay
 from cellsched.weighers import base as weighers_base
-from cellsched.weighers import registry as weighers
 from cellsched_nova import filters as nova_stages
 
 #: Modules of Nova's plug-ins that the product can replace.
@@ -258,12 +257,12 @@ class EnabledPlugins:
         # Filters that check one host at a time come last.
         self._filters = sorted(
             ((plugin, column) for plugin, column in (
-                (each, _column(conf, each, filters.make, _FILTERS,
+                (each, _column(conf, each, registry.make_filters, _FILTERS,
                                plugins.FILTERS)) for each in nova_filters)
              if type(column) not in kinds),
             key=lambda pair: pair[1] is None)
         self._weighers = [
-            (each, _column(conf, each, weighers.make, _WEIGHERS,
+            (each, _column(conf, each, registry.make_weighers, _WEIGHERS,
                            plugins.WEIGHERS)) for each in nova_weighers]
         #: Names of the plug-ins that check one host at a time.
         self.by_row = [type(plugin).__name__ for plugin, column in (

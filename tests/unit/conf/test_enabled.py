@@ -51,7 +51,7 @@ class TestRegistered(TestCase):
         self.assertNotIn('max_instances_per_host', conf.filter_scheduler)
 
     def test_class_named_by_its_path_has_its_options(self):
-        path = 'tests.unit.filters.test_registry.ColumnFilter'
+        path = 'tests.unit.scheduler.decision.test_registry.ColumnFilter'
         conf = self.load('[filter_scheduler]\n'
                          f'available_filters = {path}\n'
                          'enabled_filters = ColumnFilter\n'

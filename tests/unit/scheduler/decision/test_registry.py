@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From names in a configuration to filters."""
+"""From names in a configuration to filters and weighers."""
 
 from oslo_config import cfg
 
@@ -8,10 +8,12 @@ from cellsched import exception
 from cellsched.filters import base as filters
 from cellsched.filters import compute
 from cellsched.filters import num_instances
-from cellsched.filters import registry
+from cellsched import plugins
+from cellsched.scheduler.decision import registry
+from cellsched.weighers import base as weighers
 from tests.unit import base
 
-HERE = 'tests.unit.filters.test_registry'
+HERE = 'tests.unit.scheduler.decision.test_registry'
 
 
 class ColumnFilter(filters.Filter):
@@ -27,7 +29,7 @@ class ColumnFilter(filters.Filter):
         return hosts['num_instances'] < self.options.strange_limit
 
 
-class ByRow:
+class RowFilter:
     """Has nothing of ours."""
 
     def host_passes(self, host_state, spec_obj):
@@ -38,7 +40,7 @@ class NoFilter:
     """Is none."""
 
 
-class TestMake(base.TestCase):
+class TestFilters(base.TestCase):
 
     def setUp(self):
         super().setUp()
@@ -55,7 +57,7 @@ class TestMake(base.TestCase):
             'available_filters',
             ['all_filters', *(f'{HERE}.{name}' for name in available)],
             group='filter_scheduler')
-        return registry.make(self.conf, names)
+        return registry.make_filters(self.conf, names)
 
     def names(self, *names, **available):
         return [plugin.name for plugin in self.make(*names, **available)]
@@ -87,14 +89,15 @@ class TestMake(base.TestCase):
 
     def test_class_is_named_by_the_end_of_its_path(self):
         column, row = self.make(
-            'ColumnFilter', 'ByRow', available=['ByRow', 'ColumnFilter'])
+            'ColumnFilter', 'RowFilter',
+            available=['RowFilter', 'ColumnFilter'])
 
         self.assertIsInstance(column, ColumnFilter)
         self.assertIsInstance(row, filters.RowFilter)
-        self.assertEqual('ByRow', row.name)
+        self.assertEqual('RowFilter', row.name)
 
     def test_unavailable_class_is_not_found(self):
-        self.assertRaises(exception.PluginNotFound, self.make, 'ByRow')
+        self.assertRaises(exception.PluginNotFound, self.make, 'RowFilter')
 
     def test_column_filter_by_path_has_its_options(self):
         for _ in range(2):
@@ -109,7 +112,7 @@ class TestMake(base.TestCase):
             'available_filters', ['nova.scheduler.filters.all_filters'],
             group='filter_scheduler')
 
-        (plugin,) = registry.make(self.conf, ['ComputeFilter'])
+        (plugin,) = registry.make_filters(self.conf, ['ComputeFilter'])
 
         self.assertEqual('ComputeFilter', plugin.name)
 
@@ -131,3 +134,92 @@ class TestMake(base.TestCase):
     def test_disabled_path_is_not_imported(self):
         self.assertEqual(['ComputeFilter'], self.names(
             'ComputeFilter', available=['Missing']))
+
+
+class ColumnWeigher(weighers.Weigher):
+    """Is named by its path, and has an option of its own."""
+
+    multiplier_name = 'strange_multiplier'
+    multiplier_default = 7.0
+
+    def score(self, hosts, request):
+        return hosts['num_instances']
+
+
+class RowWeigher:
+    """Has nothing of ours."""
+
+    def _weigh_object(self, host_state, weight_properties):
+        return 0.0
+
+
+class NoWeigher:
+    """Is none."""
+
+
+class TestWeighers(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.conf = cfg.ConfigOpts()
+        for plugin in plugins.load_shipped(plugins.WEIGHERS).values():
+            self.conf.register_opts(
+                plugin.opts(), group=plugins.group(plugin))
+        self.conf([], default_config_files=[], default_config_dirs=[])
+
+    def make(self, *names):
+        return registry.make_weighers(self.conf, names)
+
+    def names(self, *names):
+        return [plugin.name for plugin in self.make(*names)]
+
+    def test_weighers_come_in_the_order_of_their_names(self):
+        for names in (['RAMWeigher', 'CPUWeigher'],
+                      ['CPUWeigher', 'RAMWeigher'], []):
+            self.assertEqual(names, self.names(*names))
+
+    def test_all_weighers_stands_for_those_that_are_installed(self):
+        installed = plugins.names(plugins.WEIGHERS)
+
+        for name in ('all_weighers', 'nova.scheduler.weights.all_weighers'):
+            self.assertEqual(installed, self.names(name))
+        self.assertIn('RAMWeigher', installed)
+
+    def test_weigher_counts_once_however_often_it_is_named(self):
+        names = self.names('RAMWeigher', 'all_weighers', 'RAMWeigher')
+
+        self.assertEqual('RAMWeigher', names[0])
+        self.assertEqual(sorted(set(names)), sorted(names))
+
+    def test_unknown_name_lists_the_installed_names(self):
+        error = self.assertRaises(
+            exception.PluginNotFound, self.names, 'RamWeigher')
+
+        self.assertIn('RAMWeigher', str(error))
+
+    def test_class_is_named_by_its_path(self):
+        column, row = self.make(
+            f'{HERE}.ColumnWeigher', f'{HERE}.RowWeigher')
+
+        self.assertIsInstance(column, ColumnWeigher)
+        self.assertIsInstance(row, weighers.RowWeigher)
+        self.assertEqual('RowWeigher', row.name)
+
+    def test_column_weigher_by_path_has_its_options(self):
+        for _ in range(2):
+            (plugin,) = self.make(f'{HERE}.ColumnWeigher')
+            self.assertEqual(7.0, plugin.options.strange_multiplier)
+
+    def test_class_that_is_no_weigher_is_refused(self):
+        error = self.assertRaises(
+            exception.ConfigurationInvalid, self.names, f'{HERE}.NoWeigher')
+
+        self.assertIn(f'weight_classes: {HERE}.NoWeigher', str(error))
+        self.assertIn('_weigh_object', str(error))
+
+    def test_path_that_cannot_be_imported_is_refused(self):
+        for path in (f'{HERE}.Missing', 'missing.Missing',
+                     'nova.scheduler.weights.ram.RAMWeigher'):
+            error = self.assertRaises(
+                exception.ConfigurationInvalid, self.names, path)
+            self.assertIn(path, str(error))
