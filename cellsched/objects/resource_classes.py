@@ -5,11 +5,9 @@ A class of another package that cannot be loaded is named in the log. Requests
 for it are refused, as the amounts that it would take are unknown.
 """
 
-from collections.abc import Mapping
 import functools
 import logging
 import re
-import types
 from typing import Any
 from typing import NamedTuple
 
@@ -31,6 +29,16 @@ CLASSES = ('a resource class of os-resource-classes, or CUSTOM_ and capital '
 _KNOWN = frozenset(os_resource_classes.STANDARDS)
 _CUSTOM = re.compile(r'CUSTOM_[A-Z0-9_]{1,248}')
 
+#: The nouns of standard classes in messages; other classes have their names.
+_NOUNS = {
+    'VCPU': 'CPUs', 'PCPU': 'dedicated CPUs', 'MEMORY_MB': 'memory',
+    'DISK_GB': 'disk',
+    'NET_BW_EGR_KILOBIT_PER_SEC': 'outgoing bandwidth',
+    'NET_BW_IGR_KILOBIT_PER_SEC': 'incoming bandwidth',
+    'NET_PACKET_RATE_KILOPACKET_PER_SEC': 'packet rate',
+    'NET_PACKET_RATE_EGR_KILOPACKET_PER_SEC': 'outgoing packet rate',
+    'NET_PACKET_RATE_IGR_KILOPACKET_PER_SEC': 'incoming packet rate'}
+
 #: Units by the suffix of the class name.
 _UNITS = {
     '_GB': 'GB', '_MB': 'MB', '_KB': 'kB',
@@ -39,144 +47,6 @@ _UNITS = {
 #: The most characters of a class's noun and of its unit.
 _WORD_MAX = 40
 
-
-class VCPU(resource_class.ResourceClass):
-    """Virtual CPUs that share physical CPUs."""
-
-    word = 'CPUs'
-    unit = 'VCPU'
-
-
-class PCPU(resource_class.ResourceClass):
-    """Dedicated CPUs: each virtual CPU has a physical one."""
-
-    word = 'dedicated CPUs'
-    unit = 'PCPU'
-
-
-class Memory(resource_class.ResourceClass):
-    """Memory."""
-
-    word = 'memory'
-    unit = 'MB'
-
-
-class Disk(resource_class.ResourceClass):
-    """Disk space."""
-
-    word = 'disk'
-    unit = 'GB'
-
-
-class PCIDevice(resource_class.ResourceClass):
-    """PCI devices."""
-
-
-class NetworkFunction(resource_class.ResourceClass):
-    """Virtual functions of network cards."""
-
-
-class NUMASocket(resource_class.ResourceClass):
-    """Sockets of a NUMA topology."""
-
-
-class NUMACore(resource_class.ResourceClass):
-    """Cores of a NUMA topology."""
-
-
-class NUMAThread(resource_class.ResourceClass):
-    """Threads of a NUMA topology."""
-
-
-class NUMAMemory(resource_class.ResourceClass):
-    """Memory of a NUMA topology."""
-
-    unit = 'MB'
-
-
-class IPv4Address(resource_class.ResourceClass):
-    """Addresses of a network."""
-
-
-class VirtualGPU(resource_class.ResourceClass):
-    """Virtual graphics processors."""
-
-
-class DisplayHead(resource_class.ResourceClass):
-    """Heads of virtual graphics processors."""
-
-
-class EgressBandwidth(resource_class.ResourceClass):
-    """Bandwidth of outgoing traffic."""
-
-    word = 'outgoing bandwidth'
-    unit = 'kbit/s'
-
-
-class IngressBandwidth(resource_class.ResourceClass):
-    """Bandwidth of incoming traffic."""
-
-    word = 'incoming bandwidth'
-    unit = 'kbit/s'
-
-
-class PacketRate(resource_class.ResourceClass):
-    """Rate of packets in both directions."""
-
-    word = 'packet rate'
-    unit = 'kpacket/s'
-
-
-class EgressPacketRate(resource_class.ResourceClass):
-    """Rate of outgoing packets."""
-
-    word = 'outgoing packet rate'
-    unit = 'kpacket/s'
-
-
-class IngressPacketRate(resource_class.ResourceClass):
-    """Rate of incoming packets."""
-
-    word = 'incoming packet rate'
-    unit = 'kpacket/s'
-
-
-class EncryptionContext(resource_class.ResourceClass):
-    """Servers whose memory is encrypted."""
-
-
-class FPGA(resource_class.ResourceClass):
-    """Field-programmable gate arrays."""
-
-
-class PhysicalGPU(resource_class.ResourceClass):
-    """Physical graphics processors."""
-
-
-#: The classes by name, available without any other package.
-STANDARD: Mapping[str, resource_class.ResourceClass] = types.MappingProxyType({
-    'VCPU': VCPU(),
-    'PCPU': PCPU(),
-    'MEMORY_MB': Memory(),
-    'DISK_GB': Disk(),
-    'PCI_DEVICE': PCIDevice(),
-    'SRIOV_NET_VF': NetworkFunction(),
-    'NUMA_SOCKET': NUMASocket(),
-    'NUMA_CORE': NUMACore(),
-    'NUMA_THREAD': NUMAThread(),
-    'NUMA_MEMORY_MB': NUMAMemory(),
-    'IPV4_ADDRESS': IPv4Address(),
-    'VGPU': VirtualGPU(),
-    'VGPU_DISPLAY_HEAD': DisplayHead(),
-    'NET_BW_EGR_KILOBIT_PER_SEC': EgressBandwidth(),
-    'NET_BW_IGR_KILOBIT_PER_SEC': IngressBandwidth(),
-    'NET_PACKET_RATE_KILOPACKET_PER_SEC': PacketRate(),
-    'NET_PACKET_RATE_EGR_KILOPACKET_PER_SEC': EgressPacketRate(),
-    'NET_PACKET_RATE_IGR_KILOPACKET_PER_SEC': IngressPacketRate(),
-    'MEM_ENCRYPTION_CONTEXT': EncryptionContext(),
-    'FPGA': FPGA(),
-    'PGPU': PhysicalGPU(),
-})
 
 #: The defaults, for a class without a plug-in.
 _PLAIN = resource_class.ResourceClass()
@@ -209,9 +79,8 @@ def load() -> InstalledClasses:
     for problem in broken.values():
         LOG.error('Resource class cannot be used: %s', problem)
     return InstalledClasses(
-        {name: made for name, made in usable.items()
-         if name not in STANDARD},
-        frozenset(broken) - STANDARD.keys())
+        {name: made for name, made in usable.items() if name not in _KNOWN},
+        frozenset(broken) - _KNOWN)
 
 
 def _load(name: str) -> resource_class.ResourceClass:
@@ -246,7 +115,8 @@ def check(field: str, found: Any) -> None:
 def describe(name: str) -> tuple[str, str]:
     """Return the noun of a resource class in messages, and its unit."""
     found = _get(name) or _PLAIN
-    return found.word or name, found.unit or _unit(name)
+    return (found.word or _NOUNS.get(name, name),
+            found.unit or _unit(name))
 
 
 def _unit(name: str) -> str:
@@ -279,9 +149,8 @@ def charge(name: str, amount: int) -> int | None:
 
 def _get(name: str) -> resource_class.ResourceClass | None:
     """Return a class; None if it cannot be loaded."""
-    found = STANDARD.get(name)
-    if found is not None:
-        return found
+    if name in _KNOWN:
+        return _PLAIN
     installed = load()
     if name in installed.broken:
         return None

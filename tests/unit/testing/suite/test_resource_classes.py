@@ -3,31 +3,36 @@
 
 import itertools
 
-from cellsched.objects import resource_classes
 from cellsched.testing.suite import resource_classes as suite
-from tests.unit import base
+from tests.unit.objects import test_resource_classes
 from tests.unit.testing.suite import runner
 
 
 class Suite(suite.ResourceClassSuite):
     """Is the suite over a class that has this name."""
 
-    name = 'MEMORY_MB'
+    name = 'CUSTOM_SEATS'
 
 
-class TestResourceClassSuite(base.TestCase):
+class TestResourceClassSuite(test_resource_classes.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.install(('CUSTOM_SEATS', 'tests.unit.objects.'
+                      'test_resource_classes:Seats'))
 
     def assertFinds(self, expected, amount_taken=None, **wrong):
         """Check which test finds what is wrong."""
         if amount_taken is not None:
             wrong['amount_taken'] = lambda self, amount: amount_taken(amount)
-        kind = type('Wrong', (resource_classes.Memory,),
+        kind = type('Wrong', (test_resource_classes.Seats,),
                     {'__doc__': 'Is wrong.'} | wrong)
         self.assertIn(expected, runner.failures(Suite, kind))
 
     def test_sound_class_passes(self):
         self.assertEqual(
-            set(), runner.failures(Suite, resource_classes.Memory))
+            set(), runner.failures(
+                Suite, test_resource_classes.Seats))
 
     def test_uninstalled_class_is_detected(self):
         self.assertFinds('test_entry_point_has_the_name_of_a_resource_class')
