@@ -63,6 +63,11 @@ class Feed:
             'lane': sa.bindparam('in_lane'),
             'position': self._position.scalar_subquery()}
 
+    @property
+    def rows(self) -> list[dict[str, int]]:
+        """The rows of a new feed, for the migration."""
+        return [{'lane': lane, 'position': 0} for lane in range(self.lanes)]
+
     def move(self, connection: sa.Connection, key: str) -> int:
         """Advance the lane of a key, which locks it, and return the lane."""
         lane = self.lane(key)

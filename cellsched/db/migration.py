@@ -19,6 +19,7 @@ import sqlalchemy as sa
 from cellsched.db import mysql
 from cellsched.db import postgresql
 from cellsched.db import session
+from cellsched.db import tokens
 from cellsched import exception
 from cellsched import urls
 
@@ -164,7 +165,10 @@ def create_tables(metadata: sa.MetaData) -> None:
         made a table of this name
     """
     connection = op.get_bind()
-    mysql.create_tables(connection, metadata)
+    # A comparison of databases creates the tokens before the schema.
+    mysql.create_tables(connection, [
+        table for table in metadata.sorted_tables
+        if table.name != tokens.NAME or not tokens.is_ready(connection)])
     if connection.dialect.name not in mysql.DIALECTS:
         return
     tables = mysql.unexpected_tables(connection, metadata)

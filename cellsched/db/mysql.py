@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """MariaDB and MySQL: engine settings, and the definition of tables."""
 
+from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 import contextlib
@@ -137,17 +138,17 @@ def limits(options: Mapping[str, float], is_mariadb: bool) -> dict[str, float]:
 
 
 def create_tables(
-    connection: sa.Connection, metadata: sa.MetaData
+    connection: sa.Connection, tables: Iterable[sa.Table]
 ) -> None:
-    """Create tables and their indexes, on any database."""
-    dialect = connection.dialect
+    """Create tables of a schema and their indexes, on any database."""
+    dialect, chosen = connection.dialect, [*tables]
     if dialect.name in DIALECTS:
-        for table in metadata.tables.values():
+        for table in chosen:
             table.dialect_kwargs.update({
                 f'{dialect.name}_engine': 'InnoDB',
                 f'{dialect.name}_charset': CHARSET,
                 f'{dialect.name}_collate': _collation(dialect)})
-    metadata.create_all(connection, checkfirst=False)
+    chosen[0].metadata.create_all(connection, chosen, checkfirst=False)
 
 
 def accept_repetition(engine: sa.Engine) -> None:

@@ -27,8 +27,7 @@ def table(metadata: sa.MetaData) -> sa.Table:
         sa.Column('written_at', mysql.DOUBLE, nullable=False))
 
 
-_METADATA = sa.MetaData()
-_TABLE = table(_METADATA)
+_TABLE = table(sa.MetaData())
 
 #: A standby or a frozen server is read only, even if the account may write.
 _IS_WRITABLE = {
@@ -70,7 +69,7 @@ def is_ready(connection: sa.Connection) -> bool:
 
 def create(connection: sa.Connection) -> None:
     """Create the table."""
-    mysql.create_tables(connection, _METADATA)
+    mysql.create_tables(connection, [_TABLE])
 
 
 def write(connection: sa.Connection, token: str, now: float) -> None:

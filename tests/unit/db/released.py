@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The schemas of release 1.0, as statements of each kind of database.
 
-The files in ``released`` next to this module were made by the first revision
-of each schema, and do not change any more after the release. Before it, make
-them again with ``python -m tests.unit.db.released``.
+The files in ``released`` next to this module have the tables of the first
+revision of each schema, and do not change any more after the release. Before
+it, make them again with ``python -m tests.unit.db.released``.
 """
 
 import datetime
-import importlib
 import pathlib
 
 import sqlalchemy as sa
@@ -23,8 +22,8 @@ from cellsched.db import mysql as mysql_schema
 SCHEMAS = {'api': api.SCHEMA, 'cell': cell.SCHEMA, 'claims': claims.SCHEMA}
 
 #: The revision of release 1.0 of each schema.
-REVISIONS = {'api': '1a0c5e7d9b32', 'cell': '1c0e5b8f7a43',
-             'claims': '9e3d1f70c5a8'}
+REVISIONS = {'api': '1a0c5e7d9b32', 'cell': '5e9a2d7c41b6',
+             'claims': 'b7f24c90e1d3'}
 
 DIALECTS = {'sqlite': sqlite.dialect(), 'postgresql': postgresql.dialect(),
             'mysql': mysql.dialect()}
@@ -36,17 +35,17 @@ _AT = datetime.datetime(2026, 11, 26, 12)
 
 def tables(name):
     """Return the tables that the first revision of a schema makes."""
-    [module] = [each.stem for each in pathlib.Path(importlib.import_module(
-        SCHEMAS[name].package).__file__).parent.glob(
-            f'migrations/versions/{REVISIONS[name]}_*.py')]
-    return importlib.import_module(
-        f'{SCHEMAS[name].package}.migrations.versions.{module}').METADATA
+    return SCHEMAS[name].metadata.sorted_tables
 
 
 def statements(name, dialect):
     """Return the statements that make the tables of a schema."""
     made = []
-    for table in tables(name).sorted_tables:
+    for table in tables(name):
+        # A migration of a server in the same process has set them, too.
+        table.dialect_kwargs.update(
+            mysql_engine='InnoDB', mysql_charset=mysql_schema.CHARSET)
+        table.dialect_kwargs.pop('mysql_collate', None)
         made.append(sa.schema.CreateTable(table))
         made += map(sa.schema.CreateIndex, sorted(
             table.indexes, key=lambda index: index.name))
@@ -80,7 +79,7 @@ def create(database, name):
         connection.execute(sa.text(
             f'INSERT INTO {version_table} VALUES (:of)'),
             {'of': REVISIONS[name]})
-        for table in tables(name).sorted_tables:
+        for table in tables(name):
             rows[table.name] = {
                 column.name: _value(column, rows) for column in table.c}
             connection.execute(sa.insert(table), rows[table.name])
@@ -92,7 +91,7 @@ def read(database, name):
     with database.reader() as connection:
         return {table.name: dict(connection.execute(
             sa.select(table)).mappings().first())
-            for table in tables(name).sorted_tables}
+            for table in tables(name)}
 
 
 def _value(column, rows):

@@ -15,6 +15,7 @@ from cellsched.db import cell
 from cellsched.db import migration
 from cellsched.db.schema import Schema
 from cellsched.db import session
+from cellsched.db import tokens
 from cellsched import exception
 from tests.unit import base
 from tests.unit.db import drift
@@ -242,6 +243,43 @@ class TestReleased(base.TestCase):
             self.assertEqual(rows, released.read(database, name))
             self.assertEqual([], drift.differences(database, schema), name)
             schema.check(database)
+
+    def test_sync_of_the_newest_version_changes_nothing(self):
+        for name, schema in released.SCHEMAS.items():
+            database = self.open(name)
+            released.create(database, name)
+            statements = self.recorded()
+
+            schema.sync(database)
+
+            self.assertNotEqual([], statements)
+            self.assertEqual([], [
+                each for each in statements
+                if not each.lstrip().startswith(
+                    ('BEGIN', 'SELECT', 'PRAGMA'))])
+
+    def recorded(self):
+        """Return a list that receives the statements of all engines."""
+        statements = []
+
+        def note(*args):
+            statements.append(args[2])
+
+        sa.event.listen(sa.Engine, 'before_cursor_execute', note)
+        self.addCleanup(
+            sa.event.remove, sa.Engine, 'before_cursor_execute', note)
+        return statements
+
+    def test_tokens_may_come_before_the_schema(self):
+        for name in 'cell', 'claims':
+            database = self.open(name)
+            with database.writer() as connection:
+                tokens.create(connection)
+
+            released.SCHEMAS[name].sync(database)
+
+            self.assertEqual([], drift.differences(
+                database, released.SCHEMAS[name]))
 
     def test_first_revision_does_not_change(self):
         for name in released.SCHEMAS:

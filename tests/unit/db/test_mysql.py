@@ -43,7 +43,7 @@ class TestCreateTables(base.TestCase):
             url, lambda each, *args: made.append(str(each.compile(
                 dialect=engine.dialect)).strip()))
         engine.dialect.is_mariadb = is_mariadb
-        mysql.create_tables(engine, METADATA)
+        mysql.create_tables(engine, METADATA.sorted_tables)
         return made
 
     def test_text_is_compared_by_code_points(self):

@@ -51,6 +51,11 @@ CREATE TABLE compute_nodes (
 	CONSTRAINT uniq_compute_nodes0host0hypervisor_hostname UNIQUE (host, hypervisor_hostname, deleted)
 )ENGINE=InnoDB CHARSET=utf8mb4;
 CREATE INDEX compute_nodes_lane_position_idx ON compute_nodes (lane, position);
+CREATE TABLE database_tokens (
+	token VARCHAR(36) NOT NULL, 
+	written_at DOUBLE NOT NULL, 
+	PRIMARY KEY (token)
+)ENGINE=InnoDB CHARSET=utf8mb4;
 CREATE TABLE host_lanes (
 	lane INTEGER NOT NULL, 
 	position BIGINT NOT NULL, 

@@ -21,6 +21,11 @@ CREATE TABLE claim_members (
 	PRIMARY KEY (consumer)
 );
 CREATE INDEX claim_members_group_uuid_idx ON claim_members (group_uuid);
+CREATE TABLE database_tokens (
+	token VARCHAR(36) NOT NULL, 
+	written_at FLOAT NOT NULL, 
+	PRIMARY KEY (token)
+);
 CREATE TABLE feed_lanes (
 	lane INTEGER NOT NULL, 
 	position BIGINT NOT NULL, 
