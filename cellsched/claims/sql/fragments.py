@@ -15,6 +15,10 @@ from cellsched.claims import base
 from cellsched.claims.sql import schema
 
 
+#: Columns of an inventory, without the used amount.
+FIELDS = ('total', 'reserved', 'allocation_ratio', 'min_unit', 'max_unit',
+          'step_size', 'capacity')
+
 #: Alternatives of one statement. A scheduler names fewer.
 CANDIDATES_MAX = 8
 
@@ -50,6 +54,11 @@ class BatchDemand:
 
 #: A provider's uuid and its demand for one resource class.
 Rows = Sequence[tuple[str, ClassDemand]]
+
+
+def values_of(inventory: base.Inventory) -> dict[str, Any]:
+    """Return the values of an inventory by column."""
+    return {'capacity': inventory.capacity, **dataclasses.asdict(inventory)}
 
 
 def demands(claims: Iterable[base.Claim]) -> dict[str, BatchDemand]:

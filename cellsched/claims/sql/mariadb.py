@@ -17,11 +17,12 @@ later has a positive amount, and is not taken for one of them.
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
-import dataclasses
 from typing import Any
 
 from cellsched.claims import base
 from cellsched.claims.sql import fragments
+from cellsched.claims.sql.fragments import FIELDS
+from cellsched.claims.sql.fragments import values_of
 from cellsched.claims.sql import group_members
 from cellsched.claims.sql import schema
 from cellsched.claims.sql import transactions
@@ -291,10 +292,6 @@ def transfer(database: session.Database, source: str, target: str) -> bool:
     return bool(held)
 
 
-_FIELDS = ('total', 'reserved', 'allocation_ratio', 'min_unit', 'max_unit',
-           'step_size', 'capacity')
-
-
 def set_inventory(
     database: session.Database, provider: str,
     inventory: Mapping[str, base.Inventory],
@@ -309,12 +306,12 @@ def set_inventory(
         'of': provider, 'lane': schema.FEED.lane(provider),
         'named': [*inventory, ''], **{
             f'{name}_none': value
-            for name, value in _values(base.Inventory(total=0)).items()}}
+            for name, value in values_of(base.Inventory(total=0)).items()}}
     writes, same = [], []
     for n, (resource, has) in enumerate(sorted(inventory.items())):
         parameters[f'resource_{n}'] = resource
         parameters |= {f'{name}_{n}': value
-                       for name, value in _values(has).items()}
+                       for name, value in values_of(has).items()}
         same.append(f'(resource_class = %(resource_{n})s AND {_equal(n)})')
         writes.append(
             f'UPDATE inventories SET {_set(n)} WHERE provider = %(of)s '
@@ -346,16 +343,12 @@ def set_inventory(
     guarded_statements.execute(database, text, parameters)
 
 
-def _values(inventory: base.Inventory) -> dict[str, Any]:
-    return {'capacity': inventory.capacity, **dataclasses.asdict(inventory)}
-
-
 def _equal(suffix: Any) -> str:
-    return ' AND '.join(f'{name} = %({name}_{suffix})s' for name in _FIELDS)
+    return ' AND '.join(f'{name} = %({name}_{suffix})s' for name in FIELDS)
 
 
 def _set(suffix: Any) -> str:
-    return ', '.join(f'{name} = %({name}_{suffix})s' for name in _FIELDS)
+    return ', '.join(f'{name} = %({name}_{suffix})s' for name in FIELDS)
 
 
 def correct(
@@ -371,7 +364,7 @@ def correct(
         'of': provider, 'lane': schema.FEED.lane(provider),
         'read_lane': correction.lane, 'read_position': correction.position,
         **{f'{name}_none': value
-           for name, value in _values(base.Inventory(total=0)).items()}}
+           for name, value in values_of(base.Inventory(total=0)).items()}}
     writes = []
     for n, (resource, (used, capacity)) in enumerate(
             correction.wrong.items()):

@@ -17,13 +17,14 @@ All writes lock in the order of :mod:`.transactions`.
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
-import dataclasses
 import functools
 import json
 from typing import Any
 
 from cellsched.claims import base
 from cellsched.claims.sql import fragments
+from cellsched.claims.sql.fragments import FIELDS
+from cellsched.claims.sql.fragments import values_of
 from cellsched.claims.sql import group_members
 from cellsched.claims.sql import schema
 from cellsched.claims.sql import transactions
@@ -330,10 +331,7 @@ def transfer(database: session.Database, source: str, target: str) -> bool:
         'target': target, 'lane': schema.FEED.lane(target)}))
 
 
-_FIELDS = ('total', 'reserved', 'allocation_ratio', 'min_unit', 'max_unit',
-           'step_size', 'capacity')
-
-_COLUMNS = ', '.join(_FIELDS)
+_COLUMNS = ', '.join(FIELDS)
 
 _GIVEN = '''
 unnest(%(resource)s::text[], %(total)s::bigint[], %(reserved)s::bigint[],
@@ -348,14 +346,14 @@ SELECT given.* FROM {_GIVEN} AS given (resource_class, {_COLUMNS})
 WHERE NOT EXISTS (
     SELECT FROM inventories AS i WHERE i.provider = %(of)s
     AND i.resource_class = given.resource_class
-    AND ({", ".join(f"i.{name}" for name in _FIELDS)})
-    = ({", ".join(f"given.{name}" for name in _FIELDS)}))
+    AND ({", ".join(f"i.{name}" for name in FIELDS)})
+    = ({", ".join(f"given.{name}" for name in FIELDS)}))
 '''
 
 #: The condition that a row has a class without inventory, and is to lose it.
 _REMOVED = f'''
 provider = %(of)s AND NOT resource_class = ANY(%(resource)s::text[])
-AND ({_COLUMNS}) <> ({", ".join(f"%(no_{name})s" for name in _FIELDS)})
+AND ({_COLUMNS}) <> ({", ".join(f"%(no_{name})s" for name in FIELDS)})
 '''
 
 _CREATE = '''
@@ -378,11 +376,11 @@ WITH written AS (
     SELECT %(of)s, changed.*, 0 FROM ({_CHANGED}) AS changed
     ORDER BY resource_class
     ON CONFLICT (provider, resource_class) DO UPDATE
-    SET {", ".join(f"{name} = excluded.{name}" for name in _FIELDS)}
+    SET {", ".join(f"{name} = excluded.{name}" for name in FIELDS)}
     RETURNING 1),
 removed AS (
     UPDATE inventories
-    SET {", ".join(f"{name} = %(no_{name})s" for name in _FIELDS)}
+    SET {", ".join(f"{name} = %(no_{name})s" for name in FIELDS)}
     WHERE {_REMOVED} RETURNING 1),
 moved AS (
     UPDATE feed_lanes SET position = position + 1 WHERE lane = %(lane)s
@@ -405,12 +403,12 @@ def set_inventory(
         lost to another one
     """
     given = sorted(inventory.items())
-    values = [_values(has) for _, has in given]
+    values = [values_of(has) for _, has in given]
     guarded_statements.execute(
         database, ';'.join([_CREATE, _LOCK_CHANGED, _REPLACE]), {
             'of': provider, 'lane': schema.FEED.lane(provider),
             'resource': [resource for resource, _ in given],
-            **{name: [each[name] for each in values] for name in _FIELDS},
+            **{name: [each[name] for each in values] for name in FIELDS},
             **_NOTHING}, is_script=True)
 
 
@@ -427,7 +425,7 @@ AS d (resource, used, capacity)
 WHERE i.provider = %(of)s AND i.resource_class = d.resource
 ''', f'''
 INSERT INTO inventories (provider, resource_class, used, {_COLUMNS})
-SELECT %(of)s, lost.*, {", ".join(f"%(no_{name})s" for name in _FIELDS)}
+SELECT %(of)s, lost.*, {", ".join(f"%(no_{name})s" for name in FIELDS)}
 FROM unnest(%(lost)s::text[], %(lost_used)s::bigint[]) AS lost
 ''', _MOVE, '''
 UPDATE providers SET consumers = %(consumers)s, lane = %(lane)s,
@@ -484,12 +482,8 @@ def set_traits(
     }, is_script=True)
 
 
-def _values(inventory: base.Inventory) -> dict[str, Any]:
-    return {'capacity': inventory.capacity, **dataclasses.asdict(inventory)}
-
-
 _NOTHING = {f'no_{name}': value
-            for name, value in _values(base.Inventory(total=0)).items()}
+            for name, value in values_of(base.Inventory(total=0)).items()}
 
 
 _LOCKED = '''
