@@ -430,7 +430,7 @@ class Recorder:
         try:
             if self._files is None:
                 self._files = _Files(self.path, self.bytes_max)
-            lines = map(_line, self._documents(ordered))
+            lines: Iterable[bytes] = map(_line, self._documents(ordered))
             if self._files.is_full or self._is_outdated:
                 self._is_outdated = False
                 self._encoder = StateEncoder()
