@@ -109,7 +109,7 @@ create_environment() {
 
 install_project() {
     local constraints=upper-constraints.txt requirements=''
-    local extras='[cassandra,etcd,limit,mysql,otel,placement,plot,postgresql,psycopg2]'
+    local extras='[cassandra,etcd,html,limit,mysql,otel,placement,plot,postgresql,psycopg2,simulate]'
     cd "$top" || return
     # pbr asks git for the version; an export of the tree has none to ask.
     if ! [ -e .git ] || ! git rev-parse --git-dir >/dev/null 2>&1; then

@@ -27,6 +27,7 @@ from collections.abc import Sequence
 import csv
 import dataclasses
 import datetime
+import importlib.util
 import json
 import operator
 import os
@@ -205,6 +206,17 @@ def invalid(
     return exception.InvalidField(
         f'{option}: {problem}; expected {expected}', where='options',
         field=option, problem=problem, expected=expected)
+
+
+def require(user: str, package: str, extra: str) -> None:
+    """Check that a package of an extra is installed.
+
+    :param user: the option or the command that needs the package
+    :raises cellsched.exception.InvalidField: the package is not installed
+    """
+    if importlib.util.find_spec(package) is None:
+        raise invalid(user, f'{package} is not installed',
+                      f'{package}, which cellsched[{extra}] installs')
 
 
 def save(path: pathlib.Path, write: Callable[[TextIO], object]) -> None:

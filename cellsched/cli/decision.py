@@ -5,7 +5,6 @@ import argparse
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
-import importlib.util
 import logging
 import pathlib
 from typing import Any
@@ -327,10 +326,7 @@ def _check_plot(path: pathlib.Path) -> None:
     if path.suffix not in ('.png', '.svg'):
         raise base.invalid('--plot', f'{str(path)!a:.80} is no chart',
                            'a file name that ends with .png or .svg')
-    if importlib.util.find_spec('matplotlib') is None:
-        raise base.invalid(
-            '--plot', 'matplotlib is not installed',
-            'matplotlib, which cellsched[plot] installs')
+    base.require('--plot', 'matplotlib', 'plot')
 
 
 def _plot(bars: list[terminal.Bar], path: pathlib.Path) -> None:

@@ -98,7 +98,8 @@ class Report(base.ReportCommand):
     kinds = (plugins.CLAIMS,)
     arguments = (
         base.argument('--html', metavar='FILE', type=pathlib.Path,
-                      help='write the report to this file, as HTML'),
+                      help='write the report to this file, as HTML; requires '
+                           'cellsched[html]'),
         base.argument('--instance', metavar='SERVER|REQUEST_ID',
                       type=base.text,
                       help='show the last decision on this server or request; '
@@ -106,6 +107,8 @@ class Report(base.ReportCommand):
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         args = parsed_args
+        if args.html is not None:
+            base.require('--html', 'jinja2', 'html')
         data = collect(self.app, args.instance)
         for cell in data['cells']:
             if cell['state'] == 'down':

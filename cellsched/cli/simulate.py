@@ -30,6 +30,8 @@ class Simulate(base.ReportCommand):
     instead. The exit code is 2 if the claim store allocated more than a host
     has, or lost a claim.
 
+    The command requires ``cellsched[simulate]``.
+
     Examples::
 
         cellsched simulate --list
@@ -62,6 +64,9 @@ class Simulate(base.ReportCommand):
         return super().run(parsed_args) or self._code
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
+        base.require('simulate', 'greenlet', 'simulate')
+        if parsed_args.html is not None:
+            base.require('--html', 'jinja2', 'simulate')
         # The help of all commands imports this module, and would import the
         # scheduler.
         from cellsched.scale import run
@@ -94,10 +99,8 @@ class Simulate(base.ReportCommand):
         self, args: argparse.Namespace, document: dict[str, Any],
         compared: list[dict[str, Any]],
     ) -> None:
-        if args.html is not None or compared:
-            # To import Jinja2 takes 140 ms of CPU, which no other format
-            # needs.
-            from cellsched.scale import page
+        from cellsched.scale import page
+
         if args.html is not None:
             text = page.html([document, *compared])
             base.save(args.html, lambda stream: stream.write(text))

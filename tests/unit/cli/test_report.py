@@ -3,6 +3,7 @@
 
 import datetime
 import types
+from unittest import mock
 
 from cellsched.cli import report
 from cellsched.db.cell import services
@@ -117,6 +118,13 @@ class TestReport(test_server.ServerTestCase):
         self.assertEqual(report.VERSION, both.data['version'])
         self.assertEnds(1, self.shell(
             'report', '--html', self.directory / 'none' / 'x'), 'none')
+
+    def test_missing_library_of_the_page_is_named_with_its_extra(self):
+        path = self.directory / 'report.html'
+        with mock.patch.dict('sys.modules', {'jinja2': None}):
+            self.assertEnds(
+                1, self.shell('report', '--html', path), 'cellsched[html]')
+        self.assertFalse(path.exists())
 
     def test_urls_are_not_in_the_data(self):
         ran = self.report('-f', 'json')

@@ -3,6 +3,7 @@
 
 import csv
 import json
+from unittest import mock
 
 import yaml
 
@@ -95,6 +96,22 @@ class TestSimulate(base.CommandTestCase):
             '--set', 'store.defect=1', '--set', 'load.rate=10000')
 
         self.assertEnds(2, ran, 'the claim store is not exact: oversold is')
+
+    def test_missing_library_is_named_with_its_extra(self):
+        for library, argv in (
+                ('greenlet', ()), ('jinja2', ('--html', 'x.html'))):
+            with mock.patch.dict('sys.modules', {library: None}):
+                self.assertEnds(1, self.simulate(self.path, *argv), (
+                    f'{library} is not installed; expected {library}, which '
+                    'cellsched[simulate] installs'))
+
+    def test_comparison_needs_no_template_library(self):
+        other = self.directory / 'other.json'
+        other.write_text(self.simulate(self.path, '-f', 'json').out)
+        with mock.patch.dict('sys.modules', {'jinja2': None}):
+            ran = self.simulate(self.path, '--compare', other)
+
+        self.assertEqual((0, ''), (ran.code, ran.err))
 
     def test_progress_has_an_estimate_on_a_terminal(self):
         terminal = base.Terminal()
