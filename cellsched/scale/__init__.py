@@ -14,6 +14,7 @@ faults on small deployments; this one measures large ones.
 * ``load`` and ``traces``: requests from distributions and from files.
 * ``stores``: claim stores with simulated delays.
 * ``schedulers``: schedulers with host tables of their own.
+* ``cloud``: requests, servers and claims of a deployment.
 * ``faults``: losses of parts of the deployment.
 * ``measures``: figures and their series.
 * ``run``: one run of a scenario.

@@ -6,23 +6,18 @@ it can end. Servers of lost hosts are lost until their hosts come back or until
 they are evacuated, which a scheduler decides as in production.
 """
 
-from __future__ import annotations
 from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cellsched.scale.cloud import Cloud
+from cellsched.scale.cloud import Server
 from cellsched.scale.load import Arrival
 from cellsched.scale.load import Flavor
 from cellsched.scale.schedulers import Job
-
-if TYPE_CHECKING:
-    # A run schedules the faults.
-    from cellsched.scale.run import Run
-    from cellsched.scale.run import Server
 
 #: Seconds that a fault lasts unless a scenario says it.
 _DEFAULT_S = 600.0
@@ -37,120 +32,122 @@ _CHECK_S = 10.0
 _Fault = Mapping[str, Any]
 
 
-def schedule(run: Run) -> None:
-    """Schedule the faults of the scenario of a run."""
-    for fault in run.scenario.faults:
-        run.engine.call_at(fault['at'], KINDS[fault['kind']], run, fault)
+def schedule(cloud: Cloud) -> None:
+    """Schedule the faults of the scenario of a cloud."""
+    for fault in cloud.scenario.faults:
+        cloud.engine.call_at(fault['at'], KINDS[fault['kind']], cloud, fault)
 
 
 def _later(
-    run: Run, fault: _Fault, function: Callable[..., None], *args: Any
+    cloud: Cloud, fault: _Fault, function: Callable[..., None], *args: Any
 ) -> None:
     """Call a function at the end of a fault."""
-    run.engine.call_at(
-        run.engine.now + fault.get('for_s', _DEFAULT_S), function, *args)
+    cloud.engine.call_at(
+        cloud.engine.now + fault.get('for_s', _DEFAULT_S), function, *args)
 
 
-def _lose_rack(run: Run, fault: _Fault) -> None:
-    rows = np.flatnonzero(run.deployment.racks == fault.get('rack', 0))
-    _lose_hosts(run, fault, rows.tolist())
+def _lose_rack(cloud: Cloud, fault: _Fault) -> None:
+    rows = np.flatnonzero(cloud.deployment.racks == fault.get('rack', 0))
+    _lose_hosts(cloud, fault, rows.tolist())
 
 
-def _lose_cell(run: Run, fault: _Fault) -> None:
-    rows = np.flatnonzero(run.deployment.cell_of == fault.get('cell', 0))
-    _lose_hosts(run, fault, rows.tolist())
+def _lose_cell(cloud: Cloud, fault: _Fault) -> None:
+    rows = np.flatnonzero(cloud.deployment.cell_of == fault.get('cell', 0))
+    _lose_hosts(cloud, fault, rows.tolist())
 
 
-def _lose_hosts(run: Run, fault: _Fault, rows: Sequence[int]) -> None:
+def _lose_hosts(cloud: Cloud, fault: _Fault, rows: Sequence[int]) -> None:
     """Let hosts fail; evacuate their servers, or wait for the hosts."""
-    now, gone = run.engine.now, set(rows)
-    run.deployment.set_up(rows, False, now)
-    lost = [server for server in run.servers if server.row in gone]
-    run.recorder.lost(now, [server.flavor for server in lost])
+    now, gone = cloud.engine.now, set(rows)
+    cloud.deployment.set_up(rows, False, now)
+    lost = [server for server in cloud.servers if server.row in gone]
+    cloud.recorder.lost(now, [server.flavor for server in lost])
     if fault.get('evacuate', False):
-        run.engine.call_at(
-            now + run.conf.service_down_time + _CHECK_S, _evacuate, run, lost)
+        cloud.engine.call_at(
+            now + cloud.conf.service_down_time + _CHECK_S, _evacuate, cloud,
+            lost)
     if 'for_s' in fault or not fault.get('evacuate', False):
-        _later(run, fault, _bring_back, run, rows, lost)
+        _later(cloud, fault, _bring_back, cloud, rows, lost)
 
 
-def _evacuate(run: Run, lost: Sequence[Server]) -> None:
+def _evacuate(cloud: Cloud, lost: Sequence[Server]) -> None:
     """Request new hosts for servers, one by one as a conductor does."""
     for server in lost:
-        if server in run.servers and not run.deployment.up[server.row]:
-            run.submit(Job(
-                run.engine.now, server.project, server.flavor, run.uuids(1),
-                (), moved=[server], ignored=[f'host{server.row}']))
+        if server in cloud.servers and not cloud.deployment.up[server.row]:
+            cloud.submit(Job(
+                cloud.engine.now, server.project, server.flavor,
+                cloud.uuids(1), (), moved=[server],
+                ignored=[f'host{server.row}']))
 
 
 def _bring_back(
-    run: Run, rows: Sequence[int], lost: Sequence[Server]
+    cloud: Cloud, rows: Sequence[int], lost: Sequence[Server]
 ) -> None:
     gone = set(rows)
-    run.deployment.set_up(rows, True, run.engine.now)
-    run.recorder.recovered(run.engine.now, [
+    cloud.deployment.set_up(rows, True, cloud.engine.now)
+    cloud.recorder.recovered(cloud.engine.now, [
         server.flavor for server in lost
-        if server in run.servers and server.row in gone])
+        if server in cloud.servers and server.row in gone])
 
 
-def _make_stale(run: Run, fault: _Fault) -> None:
+def _make_stale(cloud: Cloud, fault: _Fault) -> None:
     cell = fault.get('cell', 0)
-    run.deployment.stale.add(cell)
-    _later(run, fault, _refresh_cell, run, cell)
+    cloud.deployment.stale.add(cell)
+    _later(cloud, fault, _refresh_cell, cloud, cell)
 
 
-def _refresh_cell(run: Run, cell: int) -> None:
-    run.deployment.stale.discard(cell)
-    run.deployment.version += 1
+def _refresh_cell(cloud: Cloud, cell: int) -> None:
+    cloud.deployment.stale.discard(cell)
+    cloud.deployment.version += 1
 
 
-def _lose_broker(run: Run, fault: _Fault) -> None:
-    run.broker.is_down = True
-    _later(run, fault, run.broker.recover)
+def _lose_broker(cloud: Cloud, fault: _Fault) -> None:
+    cloud.broker.is_down = True
+    _later(cloud, fault, cloud.broker.recover)
 
 
-def _lose_store(run: Run, fault: _Fault) -> None:
-    run.server.is_down = True
+def _lose_store(cloud: Cloud, fault: _Fault) -> None:
+    cloud.server.is_down = True
 
     def recover() -> None:
-        run.server.is_down = False
+        cloud.server.is_down = False
 
-    _later(run, fault, recover)
+    _later(cloud, fault, recover)
 
 
-def _kill_scheduler(run: Run, fault: _Fault) -> None:
+def _kill_scheduler(cloud: Cloud, fault: _Fault) -> None:
     """Let a scheduler die; its requests are repeated as after a timeout."""
-    if not run.schedulers:
+    if not cloud.schedulers:
         return
-    scheduler = run.schedulers[fault.get('scheduler', 0)]
+    scheduler = cloud.schedulers[fault.get('scheduler', 0)]
     for job in scheduler.kill():
-        run.repeat(job)
-    _later(run, fault, scheduler.start)
+        cloud.repeat(job)
+    _later(cloud, fault, scheduler.start)
 
 
-def _delete_many(run: Run, fault: _Fault) -> None:
+def _delete_many(cloud: Cloud, fault: _Fault) -> None:
     """Delete a share of the servers, drawn at random, at the same time."""
-    servers = [*run.servers]
+    servers = [*cloud.servers]
     count = round(len(servers) * fault.get('share', 0.5))
-    for place in sorted(run.random.choice(
+    for place in sorted(cloud.random.choice(
             len(servers), count, replace=False).tolist()):
-        run.remove(servers[place])
+        cloud.remove(servers[place])
 
 
-def _flood(run: Run, fault: _Fault) -> None:
+def _flood(cloud: Cloud, fault: _Fault) -> None:
     """Request servers that fit on no host, evenly over the time."""
-    most = run.deployment.capacity.max(axis=0)
+    most = cloud.deployment.capacity.max(axis=0)
     flavor = Flavor('impossible', int(most[0]) + 1, int(most[1]), 0)
     count = fault.get('count', _FLOOD)
     spacing_s = fault.get('for_s', _DEFAULT_S) / count
     for number in range(count):
-        at = run.engine.now + number * spacing_s
-        run.engine.call_at(at, run.arrive, Arrival(
+        at = cloud.engine.now + number * spacing_s
+        cloud.engine.call_at(at, cloud.arrive, Arrival(
             at, 'flood', flavor, (1.0,), None))
 
 
 #: The kinds of faults; see ``cellsched.scale.scenario.FAULTS``.
-KINDS: Mapping[str, Callable[[Run, _Fault], None]] = {
+KINDS: Mapping[str, Callable[[Cloud, _Fault], None]] = {
     'rack': _lose_rack, 'cell': _lose_cell, 'stale-cell': _make_stale,
     'broker': _lose_broker, 'store': _lose_store,
     'scheduler': _kill_scheduler, 'mass-delete': _delete_many,
