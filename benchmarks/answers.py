@@ -24,9 +24,9 @@ from typing import NamedTuple
 import matplotlib
 from matplotlib import figure
 
-from cellsched.scale import run
-from cellsched.scale import scenario
-from cellsched.scale import stores
+from cellsched.simulator.capacity import run
+from cellsched.simulator.capacity import scenario
+from cellsched.simulator.capacity import stores
 
 #: The directory of the figures of the documentation.
 DIRECTORY = (pathlib.Path(__file__).parent.parent

@@ -5,7 +5,8 @@ One client claims again and again. Each claim names eight hosts, as those of a
 scheduler do. The CPU times of the client and of the server are read from the
 operating system. The time of a flush is that of the disk with the temporary
 directory, where the servers keep their files. ``cellsched simulate`` reads the
-result from ``cellsched/scale/delays.json``; ``--write`` replaces it there.
+result from ``cellsched/simulator/capacity/delays.json``; ``--write`` replaces
+it there.
 
 ``--check`` measures nothing. It compares simulated schedulers with the figures
 of ``exactness.py``, which are measured with real schedulers.
@@ -40,15 +41,15 @@ import claims as claiming  # noqa: E402
 import exactness_figures  # noqa: E402
 import host_databases  # noqa: E402
 import schedulers  # noqa: E402
+import simulated_exactness as simulated  # noqa: E402
 import stores  # noqa: E402
 from stores import base  # noqa: E402
 
 from cellsched.claims import coordination  # noqa: E402
 from cellsched import clock  # noqa: E402
 from cellsched import context  # noqa: E402
-from cellsched.scale import exactness  # noqa: E402
-from cellsched.scale import stores as models  # noqa: E402
 from cellsched.scheduler.drivers import filter_scheduler  # noqa: E402
+from cellsched.simulator.capacity import stores as models  # noqa: E402
 
 NAMES = ('postgresql', 'mariadb', 'etcd', 'cassandra', 'placement')
 
@@ -327,7 +328,7 @@ def check(args):
         name, count = row['store'], row['schedulers']
         if name not in (args.stores or NAMES):
             continue
-        rounds = [exactness.fill_up(name, exactness.Size(
+        rounds = [simulated.fill_up(name, simulated.Size(
             count, row['clients'], row['hosts'], row['cpus'],
             seed=seed)) for seed in range(1, 4)]
         rate = sum(each.claims for each in rounds) / sum(

@@ -69,7 +69,7 @@ class Simulate(base.ReportCommand):
             base.require('--html', 'jinja2', 'simulate')
         # The help of all commands imports this module, and would import the
         # scheduler.
-        from cellsched.scale import run
+        from cellsched.simulator.capacity import run
 
         args = parsed_args
         if args.list:
@@ -99,7 +99,7 @@ class Simulate(base.ReportCommand):
         self, args: argparse.Namespace, document: dict[str, Any],
         compared: list[dict[str, Any]],
     ) -> None:
-        from cellsched.scale import page
+        from cellsched.simulator.capacity import page
 
         if args.html is not None:
             text = page.html([document, *compared])

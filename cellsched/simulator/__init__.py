@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Seeded simulation of a whole deployment under faults.
+"""One simulation with two faces, on a simulated clock.
 
-The services are those of production, made by ``cellsched.wiring``. Their
-clocks, transports, databases and claim stores are simulated. A seed determines
-the order of all events: which thread runs next, which message arrives, which
-process is killed and which request fails. A run that violates an invariant can
-so be repeated.
+``promises`` proves that services keep their promises under faults, on small
+deployments: ``python -m cellsched.simulator``. ``capacity`` measures large
+deployments: ``cellsched simulate``. Both run code of production, and a seed
+determines each run to the byte.
 
-``simulation`` is one run and ``harness`` the setup that runs share.
-``scheduler`` runs one thread at a time. ``stores``, ``network`` and ``clocks``
-simulate databases, brokers and clocks with their locks; ``claim_servers`` and
-``servers`` simulate the servers of claim stores. ``processes`` are killed and
-restarted. ``faults`` are drawn from the seed, as are the requests of users in
-``workload``. ``invariants`` are checked after each step.
+``engine`` has the processes, the clock and the locks of both. ``servers`` are
+models of the servers of claim stores, and ``claim_servers`` names the claim
+store of each.
+
+Add a fault of services, messages or databases to ``promises.faults``, a fault
+of hosts and control planes to ``capacity.faults``, and the model of a server
+to ``servers`` and ``claim_servers``.
 """

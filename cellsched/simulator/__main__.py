@@ -2,19 +2,28 @@
 """Runs simulations: ``python -m cellsched.simulator --seed N --count M``."""
 
 import argparse
+from collections.abc import Iterable
+import importlib.util
 import logging
 import sys
 
 from cellsched import clock
-from cellsched.simulator import claim_servers
-from cellsched.simulator import faults
-from cellsched.simulator import harness
-from cellsched.simulator import simulation
 
 
 def main() -> int:
     """Run the seeds of the arguments; return 1 if one of them fails."""
-    arguments = _arguments()
+    if importlib.util.find_spec('greenlet') is None:
+        print('simulator: greenlet is not installed; expected greenlet, which '
+              'cellsched[simulate] installs', file=sys.stderr)
+        return 1
+    # These modules import greenlet.
+    from cellsched.simulator import claim_servers
+    from cellsched.simulator.promises import faults
+    from cellsched.simulator.promises import harness
+    from cellsched.simulator.promises import simulation
+
+    arguments = _arguments(claim_servers.KINDS, (
+        *faults.KINDS, *faults.EVENTS, *faults.SERVER_KINDS))
     if not arguments.logs:
         logging.disable(logging.CRITICAL)
     now = clock.Clock().monotonic
@@ -38,7 +47,9 @@ def main() -> int:
     return 1 if failed else 0
 
 
-def _arguments() -> argparse.Namespace:
+def _arguments(
+    stores: Iterable[str], faults: Iterable[str]
+) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog='tools/test.sh simulation')
     parser.add_argument('--seed', type=int, default=0, help='the first seed')
     parser.add_argument('--count', type=int, default=1,
@@ -47,9 +58,8 @@ def _arguments() -> argparse.Namespace:
         '--faults', type=lambda text: [kind for kind in text.split(',')
                                        if kind],
         help='the faults, in place of those of the seed: '
-             + ', '.join((
-                 *faults.KINDS, *faults.EVENTS, *faults.SERVER_KINDS)))
-    parser.add_argument('--claims', choices=sorted(claim_servers.KINDS),
+             + ', '.join(faults))
+    parser.add_argument('--claims', choices=sorted(stores),
                         help='the claim store, on a model of its server')
     parser.add_argument('--rate', type=float,
                         help='how often, between 0 and 1, likewise')

@@ -4,7 +4,7 @@
 import itertools
 
 from benchmarks import answers
-from cellsched.scale import scenario
+from cellsched.simulator.capacity import scenario
 from tests.functional import base
 
 

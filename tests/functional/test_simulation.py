@@ -4,17 +4,21 @@
 ``tools/test.sh simulation --seed N`` runs one of them again.
 """
 
+import contextlib
+import io
 import logging
 import os
 import subprocess
 import sys
+from unittest import mock
 
 from testtools import content
 
-from cellsched.simulator import faults
-from cellsched.simulator import harness
-from cellsched.simulator import simulation
-from cellsched.simulator.simulation import Outcome
+from cellsched.simulator import __main__ as command
+from cellsched.simulator.promises import faults
+from cellsched.simulator.promises import harness
+from cellsched.simulator.promises import simulation
+from cellsched.simulator.promises.simulation import Outcome
 from tests import profile
 from tests.unit import base
 
@@ -25,8 +29,8 @@ SHARES = profile.size(4, 8)
 _TRACES = '''
 import sys
 
-from cellsched.simulator import harness
-from cellsched.simulator import simulation
+from cellsched.simulator.promises import harness
+from cellsched.simulator.promises import simulation
 import hashlib
 import logging
 logging.disable(logging.CRITICAL)
@@ -90,6 +94,16 @@ class TestSimulation(SimulationTestCase):
         self.assertEqual(
             '    2     1.000 a1: reached Spawn\n'
             'seed 7, faults kill, step 2: S1: broken', outcome.text(last=1))
+
+    def test_missing_library_is_named_with_its_extra(self):
+        printed = io.StringIO()
+        with mock.patch.dict('sys.modules', {'greenlet': None}), (
+                contextlib.redirect_stderr(printed)):
+            self.assertEqual(1, command.main())
+
+        self.assertEqual(
+            'simulator: greenlet is not installed; expected greenlet, which '
+            'cellsched[simulate] installs\n', printed.getvalue())
 
     def test_seed_determines_the_history(self):
         """Neither the order of sets nor that of threads does."""

@@ -21,8 +21,8 @@ from cellsched.db.api import instance_mappings
 from cellsched.db.api import models
 from cellsched.db.cell import instances
 from cellsched.db.cell import on_host
-from cellsched.simulator import harness
-from cellsched.simulator import simulation
+from cellsched.simulator.promises import harness
+from cellsched.simulator.promises import simulation
 from tests import profile
 from tests.unit import base
 

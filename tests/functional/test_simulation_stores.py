@@ -9,8 +9,8 @@ be lost, done twice or done late, its answer may be lost, and it may be away.
 from testtools import content
 
 from cellsched.simulator import claim_servers
-from cellsched.simulator import faults
-from cellsched.simulator import simulation
+from cellsched.simulator.promises import faults
+from cellsched.simulator.promises import simulation
 from tests.functional import test_simulation
 from tests import profile
 

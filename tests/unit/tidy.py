@@ -81,9 +81,8 @@ MAKERS = re.compile(
     r'(concurrent\.)?futur\w+\.\w+Executor|multiprocessing\.\w+')
 SEEDED = re.compile(r'random\.Random|numpy\.random\.default_rng')
 WIRING = ('cellsched/wiring/*', 'cellsched/cmd/*',
-          'cellsched/embedding.py', 'cellsched/scale/*',
-          'cellsched/simulator/*', 'cellsched/standalone/*',
-          'cellsched/testing/*')
+          'cellsched/embedding.py', 'cellsched/simulator/*',
+          'cellsched/standalone/*', 'cellsched/testing/*')
 
 #: Who makes clocks. A transport driver is made by oslo.messaging, which knows
 #: of none.

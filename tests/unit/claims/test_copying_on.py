@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Copies from each kind of store to the next, with models of the servers."""
 
-import random
 import uuid
 
 from cellsched.claims import base
@@ -37,7 +36,7 @@ class TestEachKind(copies.CopyingTestCase):
         super().setUp()
         fill(self.source)
         self.servers = {
-            name: claim_servers.ClaimServer(kind, random.Random(1)).direct()
+            name: kind.direct()
             for name, kind in claim_servers.KINDS.items()}
 
     def carry(self, names):

@@ -11,8 +11,7 @@ from cellsched.claims.placement import guards
 from cellsched.claims.placement import messages
 from cellsched.claims import remote
 from cellsched import exception
-from cellsched.simulator import processes
-from cellsched.simulator import scheduler
+from cellsched.simulator import engine
 from cellsched.simulator.servers import placement as servers
 from tests import profile
 from tests.unit import base
@@ -33,7 +32,7 @@ LONG_TIMEOUT_S = 20
 LATE_S = 1.5
 
 
-class World:
+class World(engine.Polling):
     """A run of several clients, one step of one of them at a time.
 
     :param chance: what a fault's chance is, by its name
@@ -45,12 +44,10 @@ class World:
         self.random = random.Random(seed)
         self.chance = chance
         self.server = servers.PlacementModel()
-        self.now = 0.0
         self.late = []
         self.activities = []
         self.errors = []
-        self.crew = scheduler.WorkerPool()
-        self.scheduler = scheduler.Scheduler(self.crew, self.decide)
+        self.order = engine.Interleaving(self.decide)
         for provider in PROVIDERS:
             self.answer('POST', '/resource_providers', {
                 'uuid': provider, 'name': provider})
@@ -67,10 +64,10 @@ class World:
                 function()
             except Exception as exc:
                 self.errors.append(exc)
-        self.activities.append(scheduler.Activity(self, name, run))
+        self.activities.append(engine.Process(run, name))
 
     def decide(self, current):
-        remaining = [each for each in self.activities if not each.done]
+        remaining = [each for each in self.activities if not each.dead]
         while remaining:
             while self.late and (self.late[0][0] <= self.now
                                  or self.random.random() < 0.05):
@@ -96,7 +93,7 @@ class World:
 
     def send(self, request):
         """Send a request, perhaps with a fault on the way."""
-        self.scheduler.pause()
+        self.order.pause()
         if self.has('refused'):
             raise remote.NotSent('refused')
         if self.has('lost'):
@@ -107,20 +104,23 @@ class World:
                 0, self.late_s), begun))
             self.late.sort(key=lambda each: each[0])
             raise remote.OutcomeUnknown('late')
-        self.scheduler.pause()
+        self.order.pause()
         if self.has('error'):
             return messages.PlacementAnswer(502)
         answer = self.finish(begun)
         if self.has('twice'):
             answer = self.finish(self.server.begin(request))
-        self.scheduler.pause()
+        self.order.pause()
         if self.has('unanswered'):
             raise remote.OutcomeUnknown('unanswered')
         return answer
 
+    def wait(self, awaited, timeout=None):
+        return self.order.wait(
+            awaited, None if timeout is None else self.now + timeout)
+
     def run(self):
-        self.scheduler.run()
-        self.crew.dismiss()
+        self.order.run()
         if self.errors:
             raise self.errors[0]
         for _, begun in self.late:
@@ -139,13 +139,9 @@ class Client:
         self.made = 0
         #: What each consumer holds; empty where it holds nothing.
         self.expected = {}
-        clock = processes.SimulatedClock(
-            lambda: world.now,
-            lambda awaited, seconds: world.scheduler.wait(
-                awaited, None if seconds is None else world.now + seconds))
         self.store = placement.PlacementClaims(
-            self, clock, random.Random(number), guards=4,
-            retry_timeout_s=retry_timeout_s)
+            self, engine.SimulatedClock(world), random.Random(number),
+            guards=4, retry_timeout_s=retry_timeout_s)
 
     def send(self, request):
         return self.world.send(request)

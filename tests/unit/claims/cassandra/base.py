@@ -9,8 +9,7 @@ from cellsched.claims import cassandra
 from cellsched.claims.cassandra import requests
 from cellsched.claims import remote
 from cellsched import clock
-from cellsched.simulator import processes
-from cellsched.simulator import scheduler
+from cellsched.simulator import engine
 from cellsched.simulator.servers import cassandra as server
 
 #: What becomes of a request, and how often in a hundred.
@@ -45,7 +44,7 @@ def make_model(adds=True):
     return model
 
 
-class World:
+class World(engine.Polling):
     """Threads of clients that run in turns, in the order of a seed.
 
     Each request is a turn. It may be lost, or executed without an answer,
@@ -58,22 +57,19 @@ class World:
         self.random = random.Random(seed)
         self.model = make_model(adds)
         self.fault_percent = fault_percent
-        self.now = 0.0
         self.late = []
         self.activities = []
         self.checks = []
         self.errors = []
         self._mortal = {}
-        self._workers = scheduler.WorkerPool()
-        self._scheduler = scheduler.Scheduler(self._workers, self._decide)
+        self._order = engine.Interleaving(self._decide)
         #: Looks at the model without taking turns.
         self.observer = make_store(self.model)
 
     def make_store(self, **options):
         """Return the store of a new process."""
         return cassandra.CassandraClaims(
-            _FaultyClient(self), processes.SimulatedClock(
-                lambda: self.now, self._wait),
+            _FaultyClient(self), engine.SimulatedClock(self),
             random.Random(self.random.random()), **options)
 
     def start(self, function):
@@ -84,29 +80,28 @@ class World:
             except Exception as exc:
                 self.errors.append(exc)
 
-        activity = scheduler.Activity(self, 'client', run)
+        activity = engine.Process(run, 'client')
         self.activities.append(activity)
         return activity
 
     def run(self):
-        self._scheduler.run()
-        self._workers.dismiss()
+        self._order.run()
         for error in self.errors:
             raise error
 
     def die_after(self, requests_left):
         """Let the current thread die at one of its later requests."""
-        self._mortal[self._scheduler.calling()] = requests_left
+        self._mortal[self._order.calling()] = requests_left
 
     def turn(self):
         """Let other threads run; raise Killed if this thread is to die."""
-        self._scheduler.pause()
-        own = self._scheduler.calling()
+        self._order.pause()
+        own = self._order.calling()
         if own in self._mortal:
             self._mortal[own] -= 1
             if not self._mortal[own]:
                 own.doomed = True
-                raise scheduler.Killed
+                raise engine.Killed
 
     def answer(self, request):
         answer = self.model.answer(request)
@@ -120,16 +115,16 @@ class World:
             self.answer(self.late.pop(
                 self.random.randrange(len(self.late))))
 
-    def _wait(self, awaited, seconds=None):
-        if self._scheduler.calling() is None:
+    def wait(self, awaited, timeout=None):
+        if self._order.calling() is None:
             return awaited()
-        return self._scheduler.wait(
-            awaited, None if seconds is None else self.now + seconds)
+        return self._order.wait(
+            awaited, None if timeout is None else self.now + timeout)
 
     def _decide(self, current):
         if self.late and self.random.random() < 0.02:
             self.answer(self.late.pop(0))
-        remaining = [each for each in self.activities if not each.done]
+        remaining = [each for each in self.activities if not each.dead]
         ready = [each for each in remaining if each.is_ready(self.now)]
         if remaining and not ready:
             self.now = min(each.until for each in remaining

@@ -14,7 +14,7 @@ from cellsched.claims.etcd import records
 from cellsched.claims.etcd import transactions
 from cellsched.claims import remote
 from cellsched import exception
-from cellsched.simulator import scheduler
+from cellsched.simulator import engine
 from cellsched.simulator.servers import etcd as servers
 from cellsched.testing import clock
 from tests import profile
@@ -70,18 +70,16 @@ class World:
             return call
 
         self._activities = [
-            scheduler.Activity(self, str(number), guarded(function))
+            engine.Process(guarded(function), str(number))
             for number, function in enumerate(functions)]
-        crew = scheduler.WorkerPool()
-        self.scheduler = scheduler.Scheduler(crew, self._decide)
+        self.scheduler = engine.Interleaving(self._decide)
         self.scheduler.run()
-        crew.dismiss()
         self.scheduler = None
         for exc in self.errors:
             raise exc
 
     def _decide(self, current):
-        remaining = [each for each in self._activities if not each.done]
+        remaining = [each for each in self._activities if not each.dead]
         return self.random.choice(remaining) if remaining else None
 
     def pause(self):

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The driver that keeps no hosts."""
 
-import random
 
 from cellsched.claims import base as claims
 from cellsched.claims import memory
@@ -378,8 +377,7 @@ class TestOnServers(world.DriverTestCase):
         self.check('placement')
 
     def check(self, name):
-        self.world.claims = claim_servers.ClaimServer(
-            claim_servers.KINDS[name], random.Random(1)).direct()
+        self.world.claims = claim_servers.KINDS[name].direct()
         for name in 'host1', 'host2':
             self.world.add_host('cell1', name, vcpus=4)
         driver = self.driver()

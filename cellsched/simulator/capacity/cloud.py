@@ -1,0 +1,368 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A simulated deployment with its requests, its servers and their claims."""
+
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Sequence
+import dataclasses
+from random import Random
+from typing import Any
+
+import numpy as np
+
+from cellsched.claims import base as claims_base
+from cellsched import exception
+from cellsched.simulator.capacity import load
+from cellsched.simulator.capacity.load import Arrival
+from cellsched.simulator.capacity.load import Flavor
+from cellsched.simulator.capacity import measures
+from cellsched.simulator.capacity.scenario import Scenario
+from cellsched.simulator.capacity.schedulers import BackToBack
+from cellsched.simulator.capacity.schedulers import Broker
+from cellsched.simulator.capacity.schedulers import configuration
+from cellsched.simulator.capacity.schedulers import Deployment
+from cellsched.simulator.capacity.schedulers import group_of
+from cellsched.simulator.capacity.schedulers import Job
+from cellsched.simulator.capacity.schedulers import Requests
+from cellsched.simulator.capacity.schedulers import Scheduler
+from cellsched.simulator.capacity.schedulers import World
+from cellsched.simulator.capacity import stores
+from cellsched.simulator.engine import Engine
+from cellsched.simulator.engine import Processors
+from cellsched.simulator.engine import SimulatedClock
+
+_HOUR_S = 3600.0
+
+#: Seconds after which a conductor repeats a request that got no answer, and
+#: the most repetitions.
+RETRY_S, _RETRIES_MAX = 5.0, 1000
+
+
+@dataclasses.dataclass(eq=False, slots=True)
+class Server:
+    """A server that is placed.
+
+    :param uuid: the consumer of its claims
+    :param row: its host
+    """
+
+    uuid: str
+    project: str
+    flavor: Flavor
+    row: int
+
+
+class Cloud:
+    """A deployment, the conductors that it has, and its users.
+
+    :param source: requests in place of those of the scenario
+    :ivar servers: the servers that are placed, in order
+    :ivar late: servers that a compute service refused
+    """
+
+    def __init__(
+        self, scenario: Scenario, source: load.Load | None = None
+    ) -> None:
+        self.scenario = scenario
+        self.engine = Engine()
+        self.random = np.random.default_rng(scenario.seed)
+        self.end_s = scenario.hours * _HOUR_S
+        self.deployment = deployment = Deployment(scenario)
+        self.conf = configuration(_options(scenario))
+        self.load = source or load.of(
+            scenario.load, self.random, scenario.hours, deployment.count,
+            deployment.capacity.sum(axis=0).tolist())
+        self.recorder = measures.Recorder(
+            scenario.document, scenario.seed, self.load.flavors,
+            self.load.shares, self.random, scenario.permutations)
+        self.servers: dict[Server, None] = {}
+        self.late = self.retried = self.oversold = 0
+        self._number = 0
+        self._requests = Requests()
+        pool = scenario.schedulers
+        self._machine = Processors(
+            self.engine, pool.cpus) if pool.cpus else None
+        self.server = stores.server_of(
+            self.engine, scenario.store, self._machine)
+        self.ledger = stores.Ledger(
+            deployment.rows, deployment.used,
+            Random(f'{scenario.seed} ledger'), scenario.store.defect)
+        #: Whether the ledger has the claims.
+        self._has_ledger = scenario.store.kind in stores.WITH_LEDGER
+        self._direct = None if self._has_ledger or pool.back_to_back else (
+            stores.direct(self.server))
+        self.broker = Broker(self.engine)
+        self.planner = BackToBack(
+            deployment, configuration(_options(scenario, is_planner=True)),
+            scenario.seed, self._requests)
+        self.schedulers: list[Scheduler] = []
+        self._reported: dict[str, float] = {}
+
+    # The start.
+
+    def begin(self) -> None:
+        """Place the servers that exist at the start; start the schedulers."""
+        pool = self.scenario.schedulers
+        if not pool.back_to_back:
+            self._set_inventories()
+            world = World(
+                self.scenario, self.engine, self.deployment, self.ledger,
+                self.server, self.conf, self.broker, self._machine,
+                self._requests, self._answered)
+            self.schedulers = [
+                Scheduler(world, number) for number in range(pool.count)]
+        self._arrivals: Iterator[Arrival] = self.load.arrivals()
+        self._feed(self._place_initial())
+        for each in self.schedulers:
+            each.start()
+        self._store = stores.store_of(
+            self.server, self.ledger, SimulatedClock(self.engine),
+            Random(f'{self.scenario.seed} conductor'), lambda seconds: None)
+
+    def _set_inventories(self) -> None:
+        deployment = self.deployment
+        store: claims_base.ClaimStore = self._direct or self.ledger
+        store.sync()
+        for row, each in enumerate(deployment.uuids):
+            store.set_inventory(each, deployment.inventory(row))
+
+    def _place_initial(self) -> Arrival | None:
+        """Place the servers that exist at the start; return the next request.
+
+        They take no time, and are no requests.
+        """
+        for arrival in self._arrivals:
+            if arrival.at > 0:
+                return arrival
+            job = self._job(arrival)
+            rows = self.planner.place(job, 0.0) or []
+            if not self.scenario.schedulers.back_to_back and rows:
+                (self._direct or self.ledger).claim(self._claims(job, rows))
+            self._settle(job, rows, counts=False)
+        return None
+
+    # Requests.
+
+    def _feed(self, arrival: Arrival | None) -> None:
+        """Schedule the next request."""
+        if arrival is not None and arrival.at <= self.end_s:
+            self.engine.call_at(arrival.at, self._arrive, arrival)
+
+    def _arrive(self, arrival: Arrival) -> None:
+        self.arrive(arrival)
+        self._feed(next(self._arrivals, None))
+
+    def arrive(self, arrival: Arrival) -> None:
+        """Let a user request servers."""
+        self.recorder.asked(self.engine.now, arrival)
+        self.submit(self._job(arrival))
+
+    def _job(self, arrival: Arrival) -> Job:
+        group = None
+        if arrival.group is not None:
+            group = group_of(arrival.group, self._number, arrival.project)
+        return Job(arrival.at, arrival.project, arrival.flavor,
+                   self.uuids(len(arrival.lifetimes)), arrival.lifetimes,
+                   group)
+
+    def uuids(self, count: int) -> list[str]:
+        """Return new uuids of servers."""
+        first, self._number = self._number, self._number + count
+        return [f'{number:08x}-0000-4000-8000-000000000000'
+                for number in range(first, first + count)]
+
+    def submit(self, job: Job) -> None:
+        """Let a scheduler decide on a request."""
+        if not self.schedulers:
+            rows = self.planner.place(job, self.engine.now)
+            self._answered(job, exception.NoValidHost(
+                reason='') if rows is None else rows)
+        else:
+            self.broker.put(job)
+
+    def _answered(
+        self, job: Job, answer: Sequence[int] | exception.CellschedException
+    ) -> None:
+        """Do what a conductor does with the answer of a scheduler."""
+        if isinstance(answer, exception.NoValidHost):
+            self._refuse(job)
+        elif isinstance(answer, exception.CellschedException):
+            self.repeat(job)
+        elif self.schedulers and self.scenario.store.kind in (
+                stores.UNCHECKED):
+            self.engine.call_at(
+                self.engine.now + stores.LATE_S, self._check_late, job,
+                list(answer))
+        else:
+            self._settle(job, answer)
+
+    def _refuse(self, job: Job) -> None:
+        fitted = self.deployment.fits(
+            job.flavor, len(job.uuids), job.at, self._direct)
+        if job.moved is None:
+            for _ in job.uuids:
+                self.recorder.refused(
+                    self.engine.now, job.at, job.project, job.flavor, fitted)
+        elif job.moved[0] in self.servers:
+            self.recorder.evacuation_refused(fitted)
+
+    def repeat(self, job: Job) -> None:
+        """Repeat a request that got no answer."""
+        job.attempts += 1
+        self.recorder.retries(1)
+        if job.attempts > _RETRIES_MAX:
+            self._refuse(job)
+        else:
+            self.engine.call_at(
+                self.engine.now + RETRY_S, self.submit, job)
+
+    def _check_late(self, job: Job, rows: Sequence[int]) -> None:
+        """Let the compute services claim, as Nova's did once."""
+        for number, (server, row) in enumerate(zip(job.uuids, rows)):
+            one = dataclasses.replace(
+                job, uuids=[server], lifetimes=job.lifetimes[
+                    number:number + 1], ignored=[*job.ignored])
+            try:
+                if not self.deployment.up[row]:
+                    raise exception.ClaimRefused(
+                        provider='', resource='', amount=0, consumer=server)
+                self.ledger.claim(self._claims(one, [row]))
+            except exception.ClaimRefused:
+                self.late += 1
+                self.recorder.conflicts(1)
+                one.attempts += 1
+                one.ignored.append(f'host{row}')
+                if (self.scenario.store.kind == 'cells-v1'
+                        or one.attempts >= self.conf.scheduler.max_attempts):
+                    self._refuse(one)
+                else:
+                    self.retried += one.attempts == 1
+                    self.recorder.retries(1)
+                    self.submit(one)
+            else:
+                self._settle(one, [row])
+
+    def _claims(
+        self, job: Job, rows: Iterable[int]
+    ) -> list[claims_base.Claim]:
+        amounts = {name: amount for name, amount in zip(
+            stores.CLASSES, job.flavor[1:]) if amount}
+        return [claims_base.Claim(
+            each, self.deployment.uuids[row], amounts,
+            claims_base.membership(job.group, f'host{row}', each),
+            job.project, 'user') for each, row in zip(job.uuids, rows)]
+
+    def _settle(
+        self, job: Job, rows: Sequence[int], counts: bool = True
+    ) -> None:
+        """Record servers that are placed, and schedule their end."""
+        engine, deployment = self.engine, self.deployment
+        counted = self._has_ledger and bool(self.schedulers)
+        for number, (each, row) in enumerate(zip(job.uuids, rows)):
+            if not counted:
+                deployment.used[row] += job.flavor[1:]
+            if (deployment.used[row] > deployment.capacity[row]).any():
+                self.oversold += 1
+            if job.moved is not None:
+                self._recover(job.moved[number], each, row)
+                continue
+            server = Server(each, job.project, job.flavor, row)
+            self.servers[server] = None
+            if counts:
+                self.recorder.placed(
+                    engine.now, job.at, job.project, job.flavor, row)
+            else:
+                self.recorder.present(job.flavor)
+            ends_at = engine.now + job.lifetimes[number]
+            if ends_at <= self.end_s:
+                engine.call_at(ends_at, self.remove, server)
+
+    # The ends of servers.
+
+    def remove(self, server: Server) -> None:
+        """Delete a server, if it exists still."""
+        if self.servers.pop(server, self) is self:
+            return
+        self.recorder.removed(self.engine.now, server.row, server.flavor)
+        self._release(server.uuid, server.row, server.flavor)
+
+    def _release(self, consumer: str, row: int, flavor: Flavor) -> None:
+        self.planner.release(consumer)
+        if self.schedulers:
+            self.engine.spawn(
+                self._release_claims, consumer, row, flavor, name='conductor')
+        else:
+            self._note_free(row, flavor)
+
+    def _release_claims(
+        self, consumer: str, row: int, flavor: Flavor
+    ) -> None:
+        """Release claims; repeat it until the store answers."""
+        while True:
+            try:
+                if self.scenario.store.kind in stores.UNCHECKED:
+                    self.ledger.release([consumer])
+                else:
+                    self._store.release([consumer])
+                break
+            except exception.CellschedException:
+                self.engine.sleep(RETRY_S)
+        self._note_free(row, flavor)
+
+    def _note_free(self, row: int, flavor: Flavor) -> None:
+        if not (self._has_ledger and self.schedulers):
+            self.deployment.used[row] -= flavor[1:]
+        self.deployment.freed_at[row] = self.engine.now
+
+    def _recover(self, server: Server, consumer: str, row: int) -> None:
+        """Let a server be on another host, under another consumer."""
+        if server not in self.servers:
+            # It was deleted meanwhile.
+            self._release(consumer, row, server.flavor)
+            return
+        self._release(server.uuid, server.row, server.flavor)
+        server.uuid, server.row = consumer, row
+        self.recorder.recovered(self.engine.now, [server.flavor])
+
+    # Figures.
+
+    def sample(self) -> None:
+        """Measure the deployment now and periodically."""
+        now = self.engine.now
+        self.recorder.sample(
+            now, self.deployment.capacity, self.deployment.used,
+            len(self.servers))
+        for each in self.schedulers:
+            self.recorder.busy(each.number, self._since(
+                f'busy {each.number}', each.busy_s))
+        self.recorder.conflicts(int(self._since(
+            'conflicts', self.server.conflicts)))
+        self.recorder.retries(int(self._since(
+            'retries', sum(each.retries for each in self.schedulers))))
+        if now + self.scenario.every_s <= self.end_s:
+            self.engine.call_at(now + self.scenario.every_s, self.sample)
+
+    def _since(self, name: str, value: float) -> float:
+        """Return the growth of a figure since the last sample."""
+        before, self._reported[name] = self._reported.get(name, 0.0), value
+        return value - before
+
+
+def _options(
+    scenario: Scenario, is_planner: bool = False
+) -> dict[str, dict[str, Any]]:
+    """Return the options of the schedulers.
+
+    :param is_planner: for decisions back to back, in which servers count as
+        builds in progress for as long as they live
+    """
+    options = {group: dict(values) for group, values
+               in scenario.schedulers.configuration.items()}
+    if is_planner:
+        options.setdefault('filter_scheduler', {}).update(
+            io_ops_weight_multiplier=0.0, max_io_ops_per_host=2 ** 31 - 1)
+    if scenario.store.kind == 'placement-generations':
+        # Nova asks Placement for candidates with each request.
+        options.setdefault('scheduler', {}).setdefault(
+            'refresh_interval', 0)
+    return options

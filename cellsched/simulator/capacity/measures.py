@@ -1,0 +1,403 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Measures of a simulated deployment: packing, waiting, conflicts, fairness.
+
+The functions are pure. :class:`Recorder` gathers the events of a run, and
+returns the measures as a document.
+"""
+
+import array
+from collections.abc import Callable
+from collections.abc import Mapping
+from collections.abc import Sequence
+import dataclasses
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from cellsched.simulator.capacity import load
+from cellsched.weighers import fragmentation
+
+Column = npt.NDArray[Any]
+
+#: Projects in a document, those with the most servers.
+PROJECTS_MAX = 100
+
+#: Significant digits of the figures of a document.
+_DIGITS = 9
+
+_RESOURCES = ('vcpus', 'memory', 'disk')
+
+
+def compaction(
+    hosts: int, fits: Callable[[Column], bool], permutations: int,
+    random: np.random.Generator, least: int = 0,
+) -> Column:
+    """Return the fewest hosts that the servers fit, for each permutation.
+
+    It is the measure that Google's Borg compares schedulers by: hosts are
+    removed in a random order as long as the servers fit the rest.
+
+    :param fits: returns whether the servers fit the hosts in some rows
+    :param least: a number of hosts that they need in any case
+    """
+    found = []
+    for _ in range(permutations):
+        order = random.permutation(hosts)
+        low, high = least, hosts
+        while low < high:
+            middle = (low + high) // 2
+            if fits(order[:middle]):
+                high = middle
+            else:
+                low = middle + 1
+        found.append(high)
+    return np.array(found, dtype='int64')
+
+
+def fits_in(counts: Column, sizes: Column, capacity: Column) -> bool:
+    """Return whether servers fit hosts, the largest first, each first host.
+
+    :param counts: the number of servers of each flavor
+    :param sizes: the amounts of each flavor
+    :param capacity: the amounts of each host
+    """
+    free = np.array(capacity, dtype='float64')
+    total = np.maximum(free.sum(axis=0), 1e-9)
+    for flavor in np.argsort(-(sizes / total).max(axis=1), kind='stable'):
+        size, count = sizes[flavor], counts[flavor]
+        takes = np.flatnonzero(size)
+        if not count or not len(takes):
+            continue
+        room = np.maximum(np.floor(
+            (free[:, takes] / size[takes]).min(axis=1)), 0)
+        placed = np.clip(count - (np.cumsum(room) - room), 0, room)
+        if placed.sum() < count:
+            return False
+        free -= placed[:, np.newaxis] * size
+    return True
+
+
+def empty(used: Column) -> float | None:
+    """Return the share of hosts without servers."""
+    return ratio(float(np.count_nonzero(~used.any(axis=1))), len(used))
+
+
+def stranded(capacity: Column, used: Column, sizes: Column) -> list[
+        float | None]:
+    """Return the share of each resource that is free but cannot be used.
+
+    A free amount is stranded if the host has less of another resource than
+    any flavor needs.
+
+    :param sizes: the amounts of each flavor
+    """
+    free = np.maximum(capacity - used, 0)
+    exhausted = free < sizes.min(axis=0)
+    found = []
+    for place in range(capacity.shape[1]):
+        rows = np.delete(exhausted, place, axis=1).any(axis=1)
+        found.append(ratio(float(free[rows, place].sum()),
+                           float(capacity[:, place].sum())))
+    return found
+
+
+def unusable(
+    capacity: Column, used: Column, sizes: Column, shares: Column
+) -> list[float | None]:
+    """Return the share of each free resource that the flavors cannot use.
+
+    See :func:`cellsched.weighers.fragmentation.unusable`.
+    """
+    free = np.maximum(capacity - used, 0.0)
+    totals = fragmentation.unusable(free, sizes, shares).sum(axis=0)
+    return [ratio(float(part), float(whole))
+            for part, whole in zip(totals, free.sum(axis=0))]
+
+
+def jain(values: Sequence[float] | Column) -> float | None:
+    """Return Jain's index of fairness, from 1 / count to 1 for equals."""
+    found = np.asarray(values, dtype='float64')
+    if not len(found):
+        return None
+    if not found.any():
+        # Projects that all got nothing are equal.
+        return 1.0
+    # Squares of small values would lose their digits.
+    found = found / found.max()
+    return float(found.sum() ** 2 / len(found) / np.square(found).sum())
+
+
+def ratio(part: float, whole: float) -> float | None:
+    """Return a share, or None of nothing."""
+    return part / whole if whole else None
+
+
+@dataclasses.dataclass
+class _Project:
+    asked: int = 0
+    placed: int = 0
+    refused: int = 0
+    waited_s: float = 0.0
+
+
+class Recorder:
+    """Gathers the events of a run.
+
+    A server is asked for, and then placed or refused; a placed one may be
+    removed. Times are seconds since the start of the run.
+
+    :param scenario: the scenario, for the document
+    :param flavors: the flavors of the load
+    :param shares: the share of each flavor in all servers
+    :param random: the source of the permutations of hosts
+    :param permutations: the number of permutations for the compaction
+    """
+
+    def __init__(
+        self, scenario: Any, seed: int, flavors: Sequence[load.Flavor],
+        shares: Column, random: np.random.Generator, permutations: int = 0,
+    ) -> None:
+        self._scenario, self._seed = scenario, seed
+        self._flavors, self._shares = list(flavors), np.asarray(shares)
+        self._sizes = load.sizes_of(flavors)
+        self._random, self._permutations = random, permutations
+        #: Servers that are placed, by flavor.
+        self._servers = {flavor: 0 for flavor in flavors}
+        self._projects: dict[str, _Project] = {}
+        self._waits_s = array.array('d')
+        self._counts = dict.fromkeys((
+            'asked', 'placed', 'refused', 'refused_although_it_fitted',
+            'removed', 'conflicts', 'retries', 'lost', 'recovered',
+            'evacuations_refused', 'lost_memory_mb', 'recovered_memory_mb'), 0)
+        self._busy: dict[Any, float] = {}
+        self._used = [0.0] * len(_RESOURCES)
+        self._capacity: Column | None = None
+        self._last: tuple[Column, Column] | None = None
+        self._series: dict[str, list[float | None]] = {}
+        self._before = 0, 0.0, 0.0
+        self._failure: dict[str, float] = {}
+        self._lost_at: float | None = None
+        self._recovered_at: float | None = None
+        self._end_s = 0.0
+
+    # Events.
+
+    def present(self, flavor: load.Flavor) -> None:
+        """Record a server that exists at the start."""
+        self._change(flavor, 1)
+
+    def asked(self, at: float, arrival: load.Arrival) -> None:
+        """Record a request."""
+        count = len(arrival.lifetimes)
+        self._counts['asked'] += count
+        self._project(arrival.project).asked += count
+
+    def placed(
+        self, at: float, asked_at: float, project: str, flavor: load.Flavor,
+        host: int,
+    ) -> None:
+        """Record a server that got a host."""
+        self._counts['placed'] += 1
+        self._waits_s.append(at - asked_at)
+        found = self._project(project)
+        found.placed += 1
+        found.waited_s += at - asked_at
+        self._change(flavor, 1)
+
+    def refused(
+        self, at: float, asked_at: float, project: str, flavor: load.Flavor,
+        fitted: bool,
+    ) -> None:
+        """Record a server that got no host.
+
+        :param fitted: whether a host had room for it
+        """
+        self._counts['refused'] += 1
+        self._counts['refused_although_it_fitted'] += fitted
+        self._project(project).refused += 1
+        if self._failure or self._capacity is None:
+            return
+        # The first failure tells the density only if hosts have the room
+        # together.
+        if all(used + size <= whole for used, size, whole in zip(
+                self._used, flavor[1:], self._capacity.tolist())):
+            self._failure = {'at_s': at, **{
+                name: used / whole for name, used, whole in zip(
+                    _RESOURCES, self._used, self._capacity.tolist()) if whole}}
+
+    def removed(self, at: float, host: int, flavor: load.Flavor) -> None:
+        """Record that a server left its host: deleted, moved or lost."""
+        self._counts['removed'] += 1
+        self._change(flavor, -1)
+
+    def conflicts(self, n: int) -> None:
+        """Add conflicts of claims."""
+        self._counts['conflicts'] += n
+
+    def retries(self, n: int) -> None:
+        """Add retries of decisions."""
+        self._counts['retries'] += n
+
+    def busy(self, scheduler: Any, seconds: float) -> None:
+        """Add the time that a scheduler worked."""
+        self._busy[scheduler] = self._busy.get(scheduler, 0.0) + seconds
+
+    def lost(self, at: float, flavors: Sequence[load.Flavor]) -> None:
+        """Record servers that failed with their hosts."""
+        self._add('lost', flavors)
+        if self._lost_at is None:
+            self._lost_at = at
+
+    def recovered(self, at: float, flavors: Sequence[load.Flavor]) -> None:
+        """Record lost servers that run again."""
+        self._add('recovered', flavors)
+        self._recovered_at = at
+
+    def evacuation_refused(self, fitted: bool) -> None:
+        """Record a lost server that got no other host.
+
+        :param fitted: whether a host had room for it
+        """
+        self._counts['evacuations_refused'] += 1
+        self._counts['refused_although_it_fitted'] += fitted
+
+    def sample(
+        self, at: float, capacity: Column, used: Column, servers: int
+    ) -> None:
+        """Measure the hosts.
+
+        :param capacity: vCPUs, memory in MB and disk in GB of each host, with
+            allocation ratios; zeros for a host that takes no servers
+        :param used: the amounts in use
+        :param servers: the number of servers
+        """
+        self._end_s = at
+        self._last = capacity, np.array(used)
+        self._capacity = capacity.sum(axis=0)
+        shares = [ratio(float(part), float(whole)) for part, whole in zip(
+            used.sum(axis=0), self._capacity)]
+        lost = stranded(capacity, used, self._sizes)
+        rest = unusable(capacity, used, self._sizes, self._shares)
+        count, busy_s, waited_s = self._before
+        placed, now_busy_s = len(self._waits_s), sum(self._busy.values())
+        now_waited_s = sum(
+            each.waited_s for each in self._projects.values())
+        last_at = (self._series.get('at_s') or [0.0])[-1] or 0.0
+        self._before = placed, now_busy_s, now_waited_s
+        row = {
+            'at_s': at, 'servers': servers,
+            **{f'used_{name}': share
+               for name, share in zip(_RESOURCES, shares)},
+            'empty_hosts': empty(used),
+            'stranded_vcpus': lost[0], 'stranded_memory': lost[1],
+            'fragmentation_vcpus': rest[0], 'fragmentation_memory': rest[1],
+            'time_to_place_s': ratio(
+                now_waited_s - waited_s, placed - count),
+            'scheduler_busy': ratio(
+                now_busy_s - busy_s,
+                (at - last_at) * len(self._busy)),
+            **self._counts}
+        for name, value in row.items():
+            self._series.setdefault(name, []).append(value)
+
+    # Results.
+
+    def document(self) -> dict[str, Any]:
+        """Return the results as plain data."""
+        projects = sorted(
+            self._projects.items(), key=lambda each: (-each[1].asked, each[0]))
+        document = {
+            'scenario': self._scenario, 'seed': self._seed,
+            'summary': self._summary(), 'series': self._series,
+            'projects': [{
+                'project': name, 'asked': each.asked, 'placed': each.placed,
+                'refused': each.refused,
+                'time_to_place_s': ratio(each.waited_s, each.placed)}
+                for name, each in projects[:PROJECTS_MAX]]}
+        return {name: value if name == 'scenario' else _rounded(value)
+                for name, value in document.items()}
+
+    def _summary(self) -> dict[str, float | None]:
+        counts = self._counts
+        waits = np.array(self._waits_s)
+        quantiles = (np.quantile(waits, (0.5, 0.99)).tolist()
+                     if len(waits) else [None, None])
+        busy_s = sum(self._busy.values())
+        answered = [each for each in self._projects.values() if each.placed]
+        found: dict[str, float | None] = {
+            **counts, 'hours': self._end_s / 3600,
+            'conflicts_per_placed': ratio(
+                counts['conflicts'], counts['placed']),
+            'retries_per_placed': ratio(counts['retries'], counts['placed']),
+            'time_to_place_mean_s': ratio(float(waits.sum()), len(waits)),
+            'time_to_place_p50_s': quantiles[0],
+            'time_to_place_p99_s': quantiles[1],
+            'time_to_place_max_s': float(waits.max()) if len(waits) else None,
+            'scheduler_busy_s': busy_s,
+            'scheduler_busy': ratio(busy_s, self._end_s * len(self._busy)),
+            'fairness_of_waiting': jain(
+                [each.waited_s / each.placed for each in answered]),
+            'fairness_of_placing': jain(
+                [each.placed / each.asked
+                 for each in self._projects.values() if each.asked]),
+            'recovery_s': None if (
+                self._lost_at is None or self._recovered_at is None)
+            else self._recovered_at - self._lost_at,
+            'first_failure_at_s': self._failure.get('at_s')}
+        for name in _RESOURCES:
+            found[f'first_failure_used_{name}'] = self._failure.get(name)
+        for name in ('servers', *(f'used_{name}' for name in _RESOURCES),
+                     'empty_hosts', 'stranded_vcpus', 'stranded_memory',
+                     'fragmentation_vcpus', 'fragmentation_memory'):
+            values = [value for value in self._series.get(name, ())
+                      if value is not None]
+            found[f'{name}_mean'] = ratio(sum(values), len(values))
+            found[f'{name}_end'] = values[-1] if values else None
+        return {**found, **self._compaction()}
+
+    def _compaction(self) -> Mapping[str, float | None]:
+        """Return the share of hosts that the last servers need."""
+        found: dict[str, float | None] = {
+            f'compaction_{name}': None for name in ('p10', 'p50', 'p90')}
+        if self._last is None or not self._permutations:
+            return found
+        capacity, _ = self._last
+        counts = np.array([self._servers[each] for each in self._flavors])
+        if not fits_in(counts, self._sizes, capacity):
+            return found
+        needed = compaction(
+            len(capacity),
+            lambda rows: fits_in(counts, self._sizes, capacity[rows]),
+            self._permutations, self._random)
+        shares = np.quantile(needed, (0.1, 0.5, 0.9)) / len(capacity)
+        return dict(zip(found, shares.tolist()))
+
+    def _project(self, name: str) -> _Project:
+        found = self._projects.get(name)
+        if found is None:
+            found = self._projects[name] = _Project()
+        return found
+
+    def _add(self, name: str, flavors: Sequence[load.Flavor]) -> None:
+        self._counts[name] += len(flavors)
+        self._counts[f'{name}_memory_mb'] += sum(
+            each.memory_mb for each in flavors)
+
+    def _change(self, flavor: load.Flavor, count: int) -> None:
+        self._servers[flavor] = self._servers.get(flavor, 0) + count
+        used = self._used
+        used[0] += count * flavor.vcpus
+        used[1] += count * flavor.memory_mb
+        used[2] += count * flavor.disk_gb
+
+
+def _rounded(value: Any) -> Any:
+    """Return data with numbers that do not depend on the order of sums."""
+    if isinstance(value, float):
+        return float(f'{value:.{_DIGITS}g}')
+    if isinstance(value, Mapping):
+        return {key: _rounded(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_rounded(each) for each in value]
+    return value

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One run of a scenario, with its faults."""
+
+from collections.abc import Callable
+import json
+import logging
+import pathlib
+from typing import Any
+
+import numpy as np
+
+from cellsched.json_schema import check
+from cellsched.simulator.capacity import cloud
+from cellsched.simulator.capacity import faults
+from cellsched.simulator.capacity.scenario import bundled
+from cellsched.simulator.capacity.scenario import load as load_scenario
+from cellsched.simulator.capacity.scenario import Scenario
+from cellsched.yaml_file import invalid
+
+#: Steps of the progress of a run.
+STEPS = 200
+
+#: Shows a number of steps that are done, of a total.
+Progress = Callable[[int, int], None]
+
+
+class Run(cloud.Cloud):
+    """A deployment with the faults of its scenario."""
+
+    def go(self, progress: Progress = lambda done, total: None) -> (
+            dict[str, Any]):
+        """Run to the end of the scenario, and return the document."""
+        # Logs of production would cost more than the decisions.
+        before = logging.root.manager.disable
+        logging.disable(logging.CRITICAL)
+        try:
+            self.begin()
+            faults.schedule(self)
+            self.sample()
+            for step in range(STEPS):
+                progress(step, STEPS)
+                self.engine.run(self.end_s * (step + 1) / STEPS)
+        finally:
+            logging.disable(before)
+            self.engine.close()
+        progress(STEPS, STEPS)
+        document = self.recorder.document()
+        document['checks'] = self.checks()
+        return document
+
+    def checks(self) -> dict[str, int]:
+        """Return what a claim store must prevent, with its number.
+
+        ``oversold`` are the servers that got a place which did not exist, and
+        ``unaccounted`` the hosts whose claims are not those of their servers.
+        """
+        used = np.zeros_like(self.deployment.used)
+        for server in self.servers:
+            used[server.row] += server.flavor[1:]
+        unaccounted = (used > self.deployment.used).any(axis=1)
+        return {'oversold': self.oversold,
+                'unaccounted': int(unaccounted.sum())}
+
+
+_NUMBERS = {'type': 'object', 'additionalProperties': {
+    'type': ['number', 'null']}}
+
+#: The part of a document that another run is compared with.
+_DOCUMENT = {
+    'type': 'object', 'required': [
+        'scenario', 'seed', 'summary', 'series', 'projects'],
+    'properties': {
+        'scenario': {'type': 'object', 'required': ['name']},
+        'seed': {'type': 'integer'}, 'summary': _NUMBERS,
+        'series': {'type': 'object', 'additionalProperties': {
+            'type': 'array', 'items': {'type': ['number', 'null']}}},
+        'projects': {'type': 'array', 'items': {'type': 'object'}}}}
+
+#: The functions that read and list scenarios.
+read, scenarios = load_scenario, bundled
+
+
+def read_document(path: pathlib.Path) -> dict[str, Any]:
+    """Return the document of another run.
+
+    :raises cellsched.exception.InvalidField: the file has none
+    """
+    try:
+        document = json.loads(path.read_bytes())
+    except OSError as exc:
+        raise invalid(
+            path, (), 'a readable file',
+            f'the file cannot be read: {exc.strerror}') from None
+    except ValueError:
+        raise invalid(path, (), 'the JSON of a run',
+                      'it is not valid JSON') from None
+    check(path, document, _DOCUMENT)
+    return dict(document)
+
+
+def run(
+    scenario: Scenario, progress: Progress = lambda done, total: None
+) -> dict[str, Any]:
+    """Run a scenario, and return its document."""
+    return Run(scenario).go(progress)

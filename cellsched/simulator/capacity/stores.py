@@ -1,0 +1,679 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Claim stores in simulated time.
+
+The stores ``etcd``, ``cassandra`` and ``placement`` are those of production,
+with the models of their servers in :mod:`cellsched.simulator.servers`. The SQL
+stores are models: their statements are atomic, so a model of their locks and
+commits is enough. The other kinds have no store in this project.
+
+Each request takes the CPU time of its scheduler, a round trip, and the CPU
+time and the disk of the server. ``delays.json`` has these times, as
+``benchmarks/store_delays.py`` measured them.
+"""
+
+from collections.abc import Callable
+from collections.abc import Collection
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+import contextlib
+import dataclasses
+import functools
+import json
+import pathlib
+from random import Random
+from typing import Any
+from typing import ClassVar
+from typing import Self
+import zlib
+
+import numpy as np
+import numpy.typing as npt
+from oslo_config import cfg
+
+from cellsched.claims import base
+from cellsched.claims.cassandra import requests as cassandra_requests
+from cellsched.claims.coordination import ProviderLocks
+from cellsched.claims.etcd import protocol
+from cellsched.claims import memory
+from cellsched.claims import remote
+from cellsched import exception
+from cellsched.simulator.capacity.scenario import StoreKind
+from cellsched.simulator import claim_servers
+from cellsched.simulator.engine import Disk
+from cellsched.simulator.engine import Engine
+from cellsched.simulator.engine import Processors
+from cellsched.simulator.engine import SimulatedClock
+from cellsched.simulator.engine import SimulatedSemaphore
+
+#: Resource classes of the simulation, in the order of the columns.
+CLASSES = ('VCPU', 'MEMORY_MB', 'DISK_GB')
+
+#: The rows of the feed in a SQL database, one of which each claim locks.
+_LANES = 32
+
+#: CPUs of the server of a claim store that has a machine of its own.
+_SERVER_CPUS = 8
+
+#: Attempts of Placement and of its client for one host, as in Nova.
+_SERVER_ATTEMPTS, _CLIENT_ATTEMPTS = 10, 4
+
+#: Seconds between a decision and the check of a compute service.
+LATE_S = 0.1
+
+
+#: Lets a number of seconds of CPU time of a scheduler pass.
+Spend = Callable[[float], None]
+
+
+@dataclasses.dataclass(frozen=True)
+class Delays:
+    """The times of one kind of store, as measured on a real server.
+
+    :param client_write_ms: CPU time of a scheduler for a write
+    :param client_read_ms: likewise for a read
+    :param write_ms: CPU time of the server for a write
+    :param read_ms: likewise for a read
+    :param client_item_ms: CPU time of a scheduler for each further claim of a
+        write
+    :param item_ms: likewise of the server
+    :param client_row_ms: CPU time of a scheduler for each row of a read
+    :param row_ms: likewise of the server
+    :param flush_ms: time of a flush of the disk, which writes wait for
+    """
+
+    client_write_ms: float = 0.0
+    client_read_ms: float = 0.0
+    write_ms: float = 0.0
+    read_ms: float = 0.0
+    client_item_ms: float = 0.0
+    item_ms: float = 0.0
+    client_row_ms: float = 0.0
+    row_ms: float = 0.0
+    flush_ms: float = 0.0
+
+    def client_s(self, writes: bool, further: int = 0) -> float:
+        """Return the CPU seconds of a scheduler for a request.
+
+        :param further: the number of claims or rows beyond the first
+        """
+        return ((self.client_write_ms + further * self.client_item_ms)
+                if writes else
+                (self.client_read_ms + further * self.client_row_ms)) / 1000
+
+    def server_s(self, writes: bool, further: int = 0) -> float:
+        """Return the CPU seconds of the server for a request."""
+        return ((self.write_ms + further * self.item_ms) if writes else
+                (self.read_ms + further * self.row_ms)) / 1000
+
+
+@functools.cache
+def measured() -> Mapping[str, Mapping[str, Any]]:
+    """Return the measured delays, with their server, machine and date."""
+    found: Mapping[str, Mapping[str, Any]] = json.loads(
+        pathlib.Path(__file__).with_name('delays.json').read_text('utf-8'))
+    return found
+
+
+def scheduler_times() -> Mapping[str, float]:
+    """Return the CPU times of a scheduler.
+
+    ``decision_ms`` is that of a decision on a few hosts, ``cell_ms`` that of
+    reading a cell in which nothing has changed, and ``lock_ms`` that of a lock
+    between schedulers.
+    """
+    return measured()['scheduler']
+
+
+def delays_of(kind: str) -> Delays:
+    """Return the delays of a kind of store."""
+    # Nova's claims are requests to Placement.
+    name = 'placement' if kind == 'placement-generations' else kind
+    known = measured().get(name, {})
+    return Delays(**{
+        each.name: known[each.name] for each in dataclasses.fields(Delays)
+        if each.name in known})
+
+
+class Ledger(memory.MemoryClaims):
+    """The claims of a simulation, exact, and counted in an array.
+
+    :param rows: the rows of providers in the array
+    :param used: the used amounts by row and class, which are updated
+    :param defect: the share of claims that the store does not count, so that
+        their places are sold again
+    """
+
+    def __init__(
+        self, rows: Mapping[str, int], used: npt.NDArray[np.int64],
+        random: Random, defect: float = 0.0,
+    ) -> None:
+        super().__init__(random)
+        self._rows = rows
+        self._amounts = used
+        self._defect = defect
+        self._chance = random
+        self._uncounted: set[tuple[str, str]] = set()
+
+    def _count(self, claim: base.Claim, sign: int) -> None:
+        row = self._rows[claim.provider]
+        for place, name in enumerate(CLASSES):
+            self._amounts[row, place] += sign * claim.resources.get(name, 0)
+        key = claim.consumer, claim.provider
+        if sign > 0 and self._defect and self._chance.random() < self._defect:
+            self._uncounted.add(key)
+        if key in self._uncounted:
+            if sign < 0:
+                self._uncounted.remove(key)
+            return
+        super()._count(claim, sign)
+
+    def versions(self, providers: Iterable[str]) -> list[int]:
+        """Return the number of the last change of each provider."""
+        return [self._changed.get(each, 0) for each in providers]
+
+
+class StoreServer:
+    """The server of a claim store: its machine, its disk and its failures.
+
+    :param processors: the CPUs that it shares with schedulers; None for a
+        machine of its own
+    """
+
+    def __init__(
+        self, engine: Engine, kind: StoreKind, delays: Delays,
+        processors: Processors | None,
+    ) -> None:
+        self.engine = engine
+        self.kind = kind
+        self.delays = delays
+        self._half_trip_s = kind.round_trip_ms / 2000
+        self.processors = processors or Processors(engine, _SERVER_CPUS)
+        self.disk = Disk(engine, delays.flush_ms / 1000)
+        self.locks: dict[str, SimulatedSemaphore] = {}
+        self.lanes = [SimulatedSemaphore(engine) for _ in range(_LANES)]
+        #: Whether the server has failed.
+        self.is_down = False
+        #: Attempts to claim that failed because another was faster.
+        self.conflicts = 0
+        self.requests = 0
+        self.writes = 0
+        #: The model of the server, for stores of production.
+        self.model: Any = None
+
+    @contextlib.contextmanager
+    def request(
+        self, spend: Spend, writes: bool, further: int, failure: Exception
+    ) -> Iterator[float]:
+        """Let the time of a request pass around its work in the server.
+
+        Yields the CPU seconds of the server.
+
+        :param spend: lets CPU time of the client pass
+        :param further: the number of claims or rows beyond the first
+        :param failure: raised if the server has failed
+        """
+        spend(self.delays.client_s(writes, further))
+        self.engine.sleep(self._half_trip_s)
+        if self.is_down:
+            raise failure
+        self.requests += 1
+        self.writes += writes
+        yield self.delays.server_s(writes, further)
+        self.engine.sleep(self._half_trip_s)
+
+    def spawn(self, function: Callable[[], None]) -> None:
+        """Start a thread of a scheduler."""
+        self.engine.spawn(function)
+
+    def lock(self, name: str) -> SimulatedSemaphore:
+        """Return the lock of a record."""
+        found = self.locks.get(name)
+        if found is None:
+            found = self.locks[name] = SimulatedSemaphore(self.engine)
+        return found
+
+
+class ModelStore(base.ClaimStore):
+    """A claim store in memory, whose calls take simulated time.
+
+    This class takes a constant time for each call.
+
+    :param ledger: the claims, of all schedulers
+    :param spend: lets CPU time of the scheduler pass
+    """
+
+    capabilities: ClassVar[frozenset[base.Capability]] = frozenset(
+        base.Capability)
+
+    def __init__(
+        self, server: StoreServer, ledger: Ledger, spend: Spend
+    ) -> None:
+        self._server = server
+        self._ledger = ledger
+        self._spend = spend
+
+    @classmethod
+    def from_conf(
+        cls, conf: cfg.ConfigOpts, parts: base.ClaimStoreParts
+    ) -> Self:
+        raise NotImplementedError('the store of a simulation has no options')
+
+    @contextlib.contextmanager
+    def _call(
+        self, writes: bool = False, further: int = 0
+    ) -> Iterator[None]:
+        """Spend the time of a request before and after its work.
+
+        :param further: the number of claims beyond the first
+        """
+        with self._server.request(
+                self._spend, writes, further, _unreachable()) as seconds:
+            self._server.processors.use(seconds)
+            yield
+
+    def _commit(self) -> None:
+        self._server.disk.flush()
+        if self._server.is_down:
+            raise _unreachable()
+
+    def claim(self, claims: Sequence[base.Claim]) -> int:
+        with self._call(True):
+            new = self._ledger.claim(claims)
+            self._commit()
+        return new
+
+    def claim_any(
+        self, batches: Sequence[Sequence[base.Claim]]
+    ) -> base.AnyOf:
+        with self._call(True):
+            outcome = self._ledger.claim_any(batches)
+            self._commit()
+        return outcome
+
+    def release(self, consumers: Iterable[str]) -> None:
+        with self._call(True):
+            self._ledger.release(consumers)
+            self._commit()
+
+    def transfer(self, source: str, target: str) -> bool:
+        with self._call(True):
+            done = self._ledger.transfer(source, target)
+            self._commit()
+        return done
+
+    def claims_of(
+        self, consumers: Iterable[str]
+    ) -> dict[str, list[base.Claim]]:
+        with self._call():
+            return self._ledger.claims_of(consumers)
+
+    def memberships(
+        self, consumers: Iterable[str]
+    ) -> dict[str, base.Membership]:
+        with self._call():
+            return self._ledger.memberships(consumers)
+
+    def rename_host(self, former: str, name: str) -> None:
+        self._ledger.rename_host(former, name)
+
+    def set_inventory(
+        self, provider: str, inventory: Mapping[str, base.Inventory]
+    ) -> None:
+        self._ledger.set_inventory(provider, inventory)
+
+    def usages(
+        self, since: Any = None, providers: Iterable[str] | None = None
+    ) -> base.UsageChanges:
+        with self._call():
+            changes = self._ledger.usages(since, providers)
+            self._server.processors.use(
+                len(changes.usages) * self._server.delays.row_ms / 1000)
+        self._spend(
+            len(changes.usages) * self._server.delays.client_row_ms / 1000)
+        return changes
+
+
+def _unreachable() -> exception.DatabaseUnreachable:
+    return exception.DatabaseUnreachable(
+        schema='claims', url='simulated', reason='the server failed')
+
+
+class SQLModel(ModelStore):
+    """Claims in a SQL database: rows are locked until the commit.
+
+    A claim of one of several hosts takes the first whose rows are not locked;
+    only if there is none, it waits for locks, as the store of production does.
+    """
+
+    def claim(self, claims: Sequence[base.Claim]) -> int:
+        with self._call(True, len(claims) - 1), self._locked(
+                sorted({claim.provider for claim in claims})):
+            new = self._ledger.claim(claims)
+            self._commit_lane(claims[0].consumer)
+        return new
+
+    def claim_any(
+        self, batches: Sequence[Sequence[base.Claim]]
+    ) -> base.AnyOf:
+        if len(batches) > 1 and all(
+                len(batch) == 1 and batch[0].group is None
+                for batch in batches):
+            place = self._claim_unlocked(batches)
+            if place is not None:
+                return base.AnyOf(place, 1)
+            if not self.claims_of([batches[0][0].consumer]):
+                return self._claim_in_order(batches)
+        return base.ClaimStore.claim_any(self, batches)
+
+    def _claim_unlocked(
+        self, batches: Sequence[Sequence[base.Claim]]
+    ) -> int | None:
+        """Claim the first batch with room and without a lock, if any."""
+        with self._call(True):
+            for place, [claim] in enumerate(batches):
+                if self._server.lock(claim.provider).locked():
+                    continue
+                with contextlib.suppress(
+                        exception.ClaimRefused, exception.ClaimConflict), (
+                            self._locked([claim.provider])):
+                    self._ledger.claim([claim])
+                    self._commit_lane(claim.consumer)
+                    return place
+        self._server.conflicts += 1
+        return None
+
+    def _claim_in_order(
+        self, batches: Sequence[Sequence[base.Claim]]
+    ) -> base.AnyOf:
+        """Read which batches fit, and claim the first, with waiting."""
+        refusals: dict[
+            int, exception.ClaimRefused | exception.ClaimBusy] = {}
+        usages = {usage.provider: usage for usage in self.usages(providers=[
+            claim.provider for [claim] in batches]).usages}
+        for place, [claim] in enumerate(batches):
+            usage = usages[claim.provider]
+            full = next((name for name, amount in claim.resources.items()
+                         if usage.used.get(name, 0) + amount
+                         > usage.capacity.get(name, 0)), None)
+            if full is not None:
+                refusals[place] = exception.ClaimRefused(
+                    consumer=claim.consumer, provider=claim.provider,
+                    resource=full, amount=claim.resources[full])
+                continue
+            try:
+                return base.AnyOf(place, self.claim([claim]), refusals)
+            except exception.ClaimRefused as exc:
+                refusals[place] = exc
+        return base.AnyOf(None, 0, refusals)
+
+    @contextlib.contextmanager
+    def _locked(self, providers: Collection[str]) -> Iterator[None]:
+        with contextlib.ExitStack() as stack:
+            for provider in providers:
+                stack.enter_context(self._server.lock(provider))
+            yield
+
+    def _commit_lane(self, consumer: str) -> None:
+        """Lock a row of the feed and commit."""
+        with self._server.lanes[zlib.crc32(consumer.encode()) % _LANES]:
+            self._commit()
+
+
+class GenerationModel(ModelStore):
+    """Claims of Nova in Placement: a compare-and-set of a generation.
+
+    Placement reads the generation of a provider and writes on condition that
+    it is the same; it repeats that, and then its client does.
+    """
+
+    capabilities = frozenset({
+        base.Capability.ATOMIC, base.Capability.SHARED, base.Capability.FEED})
+
+    def claim(self, claims: Sequence[base.Claim]) -> int:
+        server, seconds = self._server, self._server.delays.write_ms / 1000
+        providers = {claim.provider for claim in claims}
+        for _ in range(_CLIENT_ATTEMPTS):
+            with self._call():
+                for _ in range(_SERVER_ATTEMPTS):
+                    seen = self._generations(providers)
+                    server.processors.use(seconds)
+                    if seen == self._generations(providers):
+                        new = self._ledger.claim(claims)
+                        self._commit()
+                        return new
+                    server.conflicts += 1
+        raise exception.ClaimRefused(
+            consumer=claims[0].consumer, provider=claims[0].provider,
+            resource='generation', amount=1)
+
+    def claim_any(
+        self, batches: Sequence[Sequence[base.Claim]]
+    ) -> base.AnyOf:
+        return base.ClaimStore.claim_any(self, batches)
+
+    def _generations(self, providers: Iterable[str]) -> list[int]:
+        return self._ledger.versions(sorted(providers))
+
+
+class UncheckedModel(ModelStore):
+    """No claims: a scheduler counts in its own table what it has placed."""
+
+    capabilities = frozenset({base.Capability.FEED})
+
+    def claim(self, claims: Sequence[base.Claim]) -> int:
+        return len(claims)
+
+    def claim_any(
+        self, batches: Sequence[Sequence[base.Claim]]
+    ) -> base.AnyOf:
+        return base.AnyOf(0, len(batches[0]))
+
+    def release(self, consumers: Iterable[str]) -> None:
+        pass
+
+    def claims_of(
+        self, consumers: Iterable[str]
+    ) -> dict[str, list[base.Claim]]:
+        return {}
+
+
+class ServerClient:
+    """The client of a store of production, in simulated time."""
+
+    url = 'simulated'
+
+    def __init__(self, server: StoreServer, spend: Spend) -> None:
+        self._server = server
+        self._spend = spend
+
+    def send(self, request: Any) -> Any:
+        """Return the answer to a request.
+
+        :raises remote.OutcomeUnknown: the server failed meanwhile
+        :raises remote.NotSent: the server has failed
+        """
+        server, writes = self._server, self.is_write(request)
+        with server.request(
+                self._spend, writes, self.size(request) - 1,
+                remote.NotSent('the server failed')) as seconds:
+            answer = self.serve(request, seconds, writes)
+            if server.is_down:
+                raise remote.OutcomeUnknown('the server failed')
+            server.conflicts += self.is_conflict(request, answer)
+        return answer
+
+    @classmethod
+    def size(cls, request: Any) -> int:
+        """Return the number of claims or of reads in a request."""
+        return 1
+
+    def serve(self, request: Any, seconds: float, writes: bool) -> Any:
+        """Execute a request in the server."""
+        self._server.processors.use(seconds)
+        if writes:
+            self._server.disk.flush()
+        return self._server.model.answer(request)
+
+    @classmethod
+    def is_write(cls, request: Any) -> bool:
+        """Return whether the server writes to its disk."""
+        raise NotImplementedError
+
+    def is_conflict(self, request: Any, answer: Any) -> bool:
+        """Return whether another client was faster."""
+        raise NotImplementedError
+
+
+class Coordinator:
+    """Gives locks between schedulers, in the place of tooz.
+
+    :param spend: lets CPU time of the scheduler pass
+    """
+
+    def __init__(self, server: StoreServer, spend: Spend) -> None:
+        self._server = server
+        self._spend = spend
+
+    def get_lock(self, name: bytes) -> SimulatedSemaphore:
+        self._spend(scheduler_times()['lock_ms'] / 1000)
+        return self._server.lock(name.decode())
+
+
+class EtcdClient(ServerClient):
+    """A failed transaction waits for the disk, too."""
+
+    @classmethod
+    def size(cls, request: Any) -> int:
+        ops = getattr(request, 'success', ())
+        if not cls.is_write(request):
+            return max(1, len(ops))
+        # Each claim writes the key of its consumer.
+        return max(1, sum(b'/c/' in getattr(op, 'key', b'') for op in ops))
+
+    @classmethod
+    def is_write(cls, request: Any) -> bool:
+        return isinstance(request, protocol.Transaction) and any(
+            not isinstance(op, protocol.Get) for op in request.success)
+
+    def is_conflict(self, request: Any, answer: Any) -> bool:
+        if not isinstance(answer, protocol.TransactionOutcome) or (
+                not self.is_write(request)):
+            return False
+        return not answer.succeeded
+
+
+class CassandraClient(ServerClient):
+    """Conditional writes of a partition come one after the other."""
+
+    @classmethod
+    def size(cls, request: Any) -> int:
+        return len(request.requests) if isinstance(
+            request, cassandra_requests.Together) else 1
+
+    def serve(self, request: Any, seconds: float, writes: bool) -> Any:
+        if not writes:
+            return super().serve(request, seconds, writes)
+        with contextlib.ExitStack() as stack:
+            for name in sorted({*self._partitions(request)}):
+                stack.enter_context(self._server.lock(name))
+            return super().serve(request, seconds, writes)
+
+    def _partitions(self, request: Any) -> Iterator[str]:
+        if isinstance(request, cassandra_requests.Together):
+            for each in request.requests:
+                yield from self._partitions(each)
+        else:
+            yield str(getattr(request, 'provider', None)
+                      or getattr(request, 'consumer', ''))
+
+    @classmethod
+    def is_write(cls, request: Any) -> bool:
+        if isinstance(request, cassandra_requests.Together):
+            return any(map(cls.is_write, request.requests))
+        return isinstance(request, (
+            cassandra_requests.ChangeProvider, cassandra_requests.Fence,
+            cassandra_requests.SetFigures, cassandra_requests.WriteConsumer))
+
+    def is_conflict(self, request: Any, answer: Any) -> bool:
+        if isinstance(request, cassandra_requests.Together):
+            return any(map(self.is_conflict, request.requests, answer))
+        return self.is_write(request) and not getattr(
+            answer, 'applied', True)
+
+
+class PlacementClient(ServerClient):
+    """A write of allocations reads first, and writes at the end."""
+
+    @classmethod
+    def size(cls, request: Any) -> int:
+        # The guard of the store is a consumer, too.
+        return max(len(request.body) - 1, 1) if (
+            request.method == 'POST'
+            and request.path == '/allocations') else 1
+
+    def serve(self, request: Any, seconds: float, writes: bool) -> Any:
+        server = self._server
+        if not writes:
+            server.processors.use(seconds)
+            return server.model.answer(request)
+        begun = server.model.begin(request)
+        server.processors.use(seconds)
+        server.disk.flush()
+        return server.model.finish(begun)
+
+    @classmethod
+    def is_write(cls, request: Any) -> bool:
+        return bool(request.method != 'GET')
+
+    def is_conflict(self, request: Any, answer: Any) -> bool:
+        return self.is_write(request) and answer.status == 409
+
+
+#: The clients of stores of production.
+_CLIENTS: Mapping[str, type[ServerClient]] = {
+    'cassandra': CassandraClient, 'etcd': EtcdClient,
+    'placement': PlacementClient}
+
+_MODELS: Mapping[str, type[ModelStore]] = {
+    'memory': ModelStore, 'postgresql': SQLModel, 'mariadb': SQLModel,
+    'placement-generations': GenerationModel, 'nova-legacy': UncheckedModel,
+    'cells-v1': UncheckedModel,
+}
+
+#: Kinds with a ledger, which can have a defect on purpose.
+WITH_LEDGER = tuple(_MODELS)
+
+#: Kinds that place a server without a claim.
+UNCHECKED = ('nova-legacy', 'cells-v1')
+
+
+def server_of(
+    engine: Engine, kind: StoreKind, processors: Processors | None
+) -> StoreServer:
+    """Return the server of a kind of store, with its measured delays."""
+    server = StoreServer(engine, kind, delays_of(kind.kind), processors)
+    if kind.kind in _CLIENTS:
+        server.model = claim_servers.KINDS[kind.kind].model()
+    return server
+
+
+def store_of(
+    server: StoreServer, ledger: Ledger, clock: SimulatedClock,
+    random: Random, spend: Spend,
+) -> base.ClaimStore:
+    """Return the claim store of one scheduler."""
+    kind = server.kind.kind
+    if kind in _CLIENTS:
+        return claim_servers.KINDS[kind].store(
+            _CLIENTS[kind](server, spend), clock, random, locks=ProviderLocks(
+                clock, 'simulated', server.spawn,
+                lambda _: Coordinator(server, spend)))
+    return _MODELS[kind](server, ledger, spend)
+
+
+def direct(server: StoreServer) -> base.ClaimStore:
+    """Return a store of production whose calls take no time."""
+    return claim_servers.KINDS[server.kind.kind].direct(
+        server.model, SimulatedClock(server.engine))

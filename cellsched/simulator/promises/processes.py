@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Processes: services that are killed and restarted, and their world."""
+
+from __future__ import annotations
+from collections.abc import Callable
+from collections.abc import Mapping
+from concurrent import futures
+import dataclasses
+import itertools
+import random
+from typing import Any
+import uuid
+
+import oslo_messaging
+
+from cellsched.simulator import engine
+from cellsched.simulator.promises import network
+from cellsched.simulator.promises import stores
+from cellsched.wiring import services
+
+
+class _NumberedFuture(futures.Future[Any]):
+    """A future with a fixed hash, so that sets have a fixed order."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self._number = number
+
+    def __hash__(self) -> int:
+        return self._number
+
+
+class Inline(futures.Executor):
+    """An executor that runs functions at once, in the calling thread."""
+
+    def __init__(self) -> None:
+        self._numbers = itertools.count()
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
+        future = _NumberedFuture(next(self._numbers))
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except Exception as exc:
+            future.set_exception(exc)
+        return future
+
+
+@dataclasses.dataclass
+class Periodic:
+    """A periodic task of a process, and its next time."""
+
+    name: str
+    function: Callable[[], object]
+    spacing_s: float
+    due: float
+    running: bool = False
+
+
+class Process(stores.Gate):
+    """One process of a deployment.
+
+    :param name: the name in traces, and a part of the random seed
+    :param make: a factory of ``cellsched.wiring.services``
+    :param conf: the configuration
+    :param world: the run; see ``simulation.Simulation``
+    """
+
+    def __init__(
+        self, name: str, make: Callable[..., Any], conf: Any, world: Any
+    ) -> None:
+        self.name = name
+        self.conf = conf
+        self._make = make
+        self._world = world
+        self._random = random.Random(f'{world.seed} {name}')
+        self.clock = engine.SimulatedClock(world)
+        #: Survives a restart: servers run on when their agent is killed.
+        self.driver: Any = None
+        self.service: Any = None
+        self.periodic: list[Periodic] = []
+        self.activities: list[engine.Process] = []
+        self.lives = 0
+        self.deaths = 0
+        #: Targets of RPC servers that were just started.
+        self._targets: list[oslo_messaging.Target] = []
+
+    def parts(self) -> services.Components:
+        """Return the components of a new process."""
+        self.clock.began_ahead_s = self.clock.ahead_s
+        parts = services.Components(
+            self.conf, self.clock, self._world.claims_of(self),
+            stores.SimulatedDatabases(
+                self._world.stores, self, self._world.clock),
+            self._transports(),
+            reached=self._reached, new_uuid=self._new_uuid)
+        vars(parts)['random'] = random.Random(self._random.random())
+        for name in 'executor', 'builders', 'senders':
+            vars(parts)[name] = Inline()
+        if self.driver is not None:
+            vars(parts)['driver'] = self.driver
+        return parts
+
+    def start(self) -> None:
+        """Start the service."""
+        parts = self.parts()
+        service = self._make(self.conf, parts)
+        if 'driver' in vars(parts):
+            self.driver = parts.driver
+        self.service = service
+        self.lives += 1
+        if not isinstance(service, services.Service):
+            return
+        for server in service.servers:
+            # The server passes its target to the driver. It starts no thread
+            # before the first message.
+            server.start()
+            self._world.network.listeners.append(network.Listener(
+                self.conf.transport_url, self._targets.pop(),
+                server.dispatcher, self))
+        self.periodic = [
+            Periodic(f'{self.name} {function.__qualname__}', function,
+                     spacing_s, self._world.now + (
+                         0 if at_once else spacing_s))
+            for function, spacing_s, at_once in service.periodic]
+
+    def report_at(self, when: float) -> None:
+        """Have the agent of a host report its resources at a time."""
+        for each in self.periodic:
+            if each.name.endswith('.report'):
+                each.due = when
+
+    def die(self) -> None:
+        """Stop at once, with all activities."""
+        self.service = None
+        self.deaths += 1
+        self.periodic = []
+        self._world.network.leave(self)
+        for activity in self.activities:
+            activity.doomed = True
+
+    # The gate: each access lets other activities run.
+
+    def life(self) -> Callable[[], bool]:
+        deaths = self.deaths
+        return lambda: self.deaths == deaths
+
+    def enter(self, what: str) -> None:
+        self._world.pause(what)
+
+    def ask(self, store: stores.Store, writes: bool) -> str | None:
+        verb = 'write' if writes else 'read'
+        self._world.pause(f'{verb} {store.url.rpartition("/")[2]}')
+        return self._world.strike(self, store, writes)
+
+    def ask_server(self, what: str) -> stores.Fate:
+        self._world.pause(what)
+        return self._world.strike_server()
+
+    def finished(self, store: stores.Store | None) -> None:
+        self._world.look_at(store)
+
+    def _reached(self, step: str) -> None:
+        self._world.pause(f'reached {step}')
+
+    def _transports(self) -> Any:
+        return network.SimulatedTransports(
+            self.conf, lambda url: network.SimulatedDriver(
+                self.conf, url, self, self._world.post, self._world.wait,
+                self._targets.append))
+
+    def _new_uuid(self) -> str:
+        return str(uuid.UUID(int=self._random.getrandbits(128), version=4))
+
+
+class World(engine.Polling):
+    """Processes and the objects that they share, without faults.
+
+    :param stores_: databases by URL
+    """
+
+    def __init__(
+        self, stores_: Mapping[str, stores.Store], seed: int = 0
+    ) -> None:
+        self.stores = stores_
+        self.seed = seed
+        #: The clock of database servers, which is correct.
+        self.clock = engine.SimulatedClock(self)
+        self.network = network.Network()
+        self.processes: dict[str, Process] = {}
+
+    def add(self, name: str, make: Callable[..., Any], conf: Any) -> Process:
+        """Add a process, without starting it."""
+        made = Process(name, make, conf, self)
+        self.processes[name] = made
+        return made
+
+    def claims_of(self, process: Process) -> Any:
+        """Return the claim store of a process, None for the configured."""
+        return None
+
+    def pause(self, what: str) -> None:
+        """Let other activities run before an operation."""
+
+    def wait(
+        self, awaited: engine.Condition, timeout: float | None = None
+    ) -> bool:
+        if timeout is None:
+            raise AssertionError('an endless wait: no other activity runs')
+        self.now += timeout
+        return awaited()
+
+    def post(self, message: network.Message) -> None:
+        """Put a message into the queue of its broker."""
+        self.network.messages.append(message)
+
+    def strike(
+        self, process: Process, store: stores.Store, writes: bool
+    ) -> str | None:
+        """Return the failure of a transaction; see ``stores.Gate.ask``."""
+        return None
+
+    def strike_server(self) -> stores.Fate:
+        """Return the fate of a request; see ``stores.Gate.ask_server``."""
+        return stores.Fate.ANSWERED
+
+    def look_at(self, store: stores.Store | None) -> None:
+        """Check the invariants after a change."""

@@ -1,0 +1,285 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Databases and claim stores that processes share, and their failures."""
+
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Mapping
+import contextlib
+import enum
+import random
+import sqlite3
+from typing import Any
+
+from cellsched.claims import base as claims_base
+from cellsched.claims import remote
+from cellsched.clock import Clock
+from cellsched.db import session
+from cellsched import exception
+from cellsched.simulator import claim_servers
+
+
+class Store:
+    """The database of one database server.
+
+    All processes share one connection: only one thread runs at a time, and no
+    transaction is open when another thread runs.
+
+    :param url: the URL that processes open
+    """
+
+    def __init__(self, url: str, schema: str) -> None:
+        self.url = url
+        # This clock measures the age of connections, which does not matter.
+        self.database = session.Database('sqlite://', schema, clock=Clock())
+        raw = self.database.engine.raw_connection()
+        self.raw: Any = raw.driver_connection
+        raw.close()
+        self.changes = 0
+        self.is_open = False
+
+    def query(self, statement: str) -> list[tuple[Any, ...]]:
+        """Return rows, without simulated failures."""
+        return self.raw.execute(statement).fetchall()
+
+    def image(self) -> sqlite3.Connection:
+        """Return a copy of the database, for :meth:`load`."""
+        image = sqlite3.connect(':memory:', check_same_thread=False)
+        self.raw.backup(image)
+        return image
+
+    def load(self, image: sqlite3.Connection) -> None:
+        """Restore the content of a copy."""
+        # SQLite crashes if it deserializes a database after reading JSON.
+        image.backup(self.raw)
+        self.changes = self.raw.total_changes
+
+    def is_changed(self) -> bool:
+        """Return whether the database changed since the last call."""
+        before, self.changes = self.changes, self.raw.total_changes
+        return before != self.changes
+
+
+class Fate(enum.Enum):
+    """The fate of a request to the server of a claim store."""
+
+    ANSWERED = 'answered'
+    NOT_SENT = 'not sent'
+    LOST = 'lost'
+    UNANSWERED = 'done and not answered'
+    LATE = 'done later'
+    TWICE = 'done twice'
+
+
+class Gate:
+    """Interception of all access of a process to databases and servers.
+
+    This class intercepts nothing.
+    """
+
+    #: Open transactions. While there are any, no other thread runs.
+    depth = 0
+
+    def enter(self, what: str) -> None:
+        """Let other threads run before an operation."""
+
+    def life(self) -> Callable[[], bool]:
+        """Return a function that returns whether the process still lives."""
+        return lambda: True
+
+    def ask(self, store: Store, writes: bool) -> str | None:
+        """Return the failure of a transaction, or None.
+
+        ``lost`` rolls it back for a concurrent transaction. ``unknown``
+        commits it, and raises that the database is unreachable.
+
+        :raises cellsched.exception.DatabaseUnreachable: the database is down
+        """
+
+    def ask_server(self, what: str) -> Fate:
+        """Return the fate of a request to the server of a claim store."""
+        return Fate.ANSWERED
+
+    def finished(self, store: Store | None) -> None:
+        """Check the result of a transaction; None is a claim server."""
+
+    @contextlib.contextmanager
+    def inside(self, store: Store) -> Iterator[None]:
+        """Hold a store open for one transaction."""
+        assert not store.is_open, f'{store.url} is opened twice at a time'
+        store.is_open = True
+        self.depth += 1
+        try:
+            yield
+        finally:
+            store.is_open = False
+            self.depth -= 1
+
+
+class SimulatedDatabase(session.Database):
+    """A store as one process opens it.
+
+    :param clock: the clock of the database server
+    """
+
+    def __init__(
+        self, store: Store, schema: str, gate: Gate, clock: Clock
+    ) -> None:
+        super().__init__(store.url, schema, clock=clock)
+        self._store = store
+        self._gate = gate
+
+    @property
+    def engine(self) -> Any:
+        return self._store.database.engine
+
+    @contextlib.contextmanager
+    def writer(self) -> Iterator[Any]:
+        wrong = self._gate.ask(self._store, True)
+        with self._gate.inside(self._store), super().writer() as connection:
+            yield connection
+            if wrong == 'lost':
+                raise exception.TransactionLost(
+                    schema=self.schema, reason='another one was faster')
+        self._gate.finished(self._store)
+        if wrong == 'unknown':
+            raise unreachable(self._store, 'gone at the commit')
+
+    @contextlib.contextmanager
+    def each_alone(self) -> Iterator[Any]:
+        self._gate.ask(self._store, False)
+        with self._gate.inside(self._store), (
+                super().each_alone()) as connection:
+            yield connection
+        self._gate.finished(self._store)
+
+    def close(self) -> None:
+        """Close nothing: the connection is shared."""
+
+
+class SimulatedDatabases(session.Databases):
+    """The stores that a process can reach, by URL.
+
+    :param clock: the clock of the database servers
+    """
+
+    def __init__(
+        self, stores: Mapping[str, Store], gate: Gate, clock: Clock
+    ) -> None:
+        super().__init__(clock)
+        self._stores = stores
+        self._gate = gate
+        self._server_clock = clock
+
+    def get(
+        self, url: str, schema: str, options: Mapping[str, Any] | None = None
+    ) -> session.Database:
+        return SimulatedDatabase(
+            self._stores[url], schema, self._gate, self._server_clock)
+
+
+def unreachable(store: Store, reason: str) -> exception.DatabaseUnreachable:
+    """Return the error of an unreachable database."""
+    return exception.DatabaseUnreachable(
+        schema=store.database.schema, url=store.url, reason=reason)
+
+
+class Claims:
+    """A shared in-memory claim store, as one process uses it.
+
+    :param shared: whether the process knows that others use it too
+    """
+
+    def __init__(
+        self, store: claims_base.ClaimStore, gate: Gate,
+        shared: bool = False,
+    ) -> None:
+        self._store = store
+        self._gate = gate
+        self.capabilities = store.capabilities | (
+            {claims_base.Capability.SHARED} if shared else frozenset())
+
+    def __getattr__(self, name: str) -> Any:
+        method: Callable[..., Any] = getattr(self._store, name)
+
+        def entered(*args: Any, **kwargs: Any) -> Any:
+            self._gate.enter(f'claims.{name}')
+            try:
+                return method(*args, **kwargs)
+            finally:
+                self._gate.finished(None)
+        return entered
+
+
+class ClaimServer:
+    """The server of a claim store, and delayed requests to it.
+
+    :param chance: random source for the delays
+    """
+
+    def __init__(
+        self, kind: claim_servers.ClaimServerKind, chance: random.Random
+    ) -> None:
+        self._kind = kind
+        self._random = chance
+        self._model = kind.model()
+        self._late: list[Any] = []
+        self.direct().sync()
+
+    def store_of(
+        self, gate: Gate, clock: Clock, seed: str
+    ) -> claims_base.ClaimStore:
+        """Return the store of a process; requests may fail."""
+        return self._kind.store(
+            ClaimServerClient(self, gate), clock, random.Random(seed))
+
+    def direct(self) -> claims_base.ClaimStore:
+        """Return a store whose requests never fail."""
+        return self._kind.direct(self._model)
+
+    def send(self, request: Any, fate: Fate) -> Any:
+        """Return the answer to a request with this fate.
+
+        :raises remote.NotSent: the fate is that it is not sent
+        :raises remote.OutcomeUnknown: the fate is that no answer arrives
+        """
+        if fate is Fate.NOT_SENT:
+            raise remote.NotSent(fate.value)
+        while self._late and self._random.random() < 0.3:
+            self.arrive()
+        if fate is Fate.LATE:
+            self._late.append(request)
+        if fate in (Fate.LOST, Fate.LATE):
+            raise remote.OutcomeUnknown(fate.value)
+        answer = self._model.answer(request)
+        if fate is Fate.TWICE:
+            answer = self._model.answer(request)
+        if fate is Fate.UNANSWERED:
+            raise remote.OutcomeUnknown(fate.value)
+        return answer
+
+    def arrive(self) -> None:
+        """Execute one of the delayed requests."""
+        self._model.answer(self._late.pop(
+            self._random.randrange(len(self._late))))
+
+    def settle(self) -> None:
+        """Execute all delayed requests."""
+        while self._late:
+            self.arrive()
+
+
+class ClaimServerClient:
+    """The client of a process, whose requests may fail."""
+
+    url = claim_servers.DirectClient.url
+
+    def __init__(self, server: ClaimServer, gate: Gate) -> None:
+        self._server = server
+        self._gate = gate
+
+    def send(self, request: Any) -> Any:
+        fate = self._gate.ask_server(str(request))
+        try:
+            return self._server.send(request, fate)
+        finally:
+            self._gate.finished(None)
