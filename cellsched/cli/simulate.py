@@ -86,7 +86,7 @@ class Simulate(base.ReportCommand):
         found = run.read(args.scenario, args.seed, args.changes)
         with terminal.progress(
                 f'Simulating {found.name}', run.STEPS, self.app.stderr,
-                self.app.clock, estimates=True) as advance:
+                self.app.clock) as advance:
             document = run.run(found, advance)
         for name, count in document['checks'].items():
             if count:

@@ -5,6 +5,7 @@ import contextlib
 import dataclasses
 import io
 import json
+import re
 from typing import Any
 from urllib import parse
 import uuid
@@ -44,6 +45,11 @@ class Terminal(io.StringIO):
 
     def isatty(self) -> bool:
         return True
+
+
+def without_colors(text: str) -> str:
+    """Return what a terminal shows, without the codes of colors."""
+    return re.sub(r'\x1b\[[0-9;]*m', '', text)
 
 
 class StillClock(clock.Clock):

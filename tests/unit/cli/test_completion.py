@@ -81,6 +81,7 @@ class TestCompletion(base.CommandTestCase):
 
     def test_word_that_is_no_command_completes_nothing_more(self):
         self.assertEqual(['server', 'service'], self.completed('a.b', 'ser'))
+        self.assertEqual([], self.completed('a.b'))
 
     def test_each_application_has_its_own_script(self):
         self.assertEqual(['sync', 'version'], sorted(self.completed(

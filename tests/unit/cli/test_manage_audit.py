@@ -97,7 +97,7 @@ class TestAudit(base.CommandTestCase):
         self.run_app(app.Manage, f'--config-file={self.api_conf}', 'audit',
                      '--settle=0', stderr=stderr)
 
-        self.assertIn('auditing [', stderr.getvalue())
+        self.assertIn('auditing ━', base.without_colors(stderr.getvalue()))
         self.assertIn('1/1', stderr.getvalue())
 
     @staticmethod

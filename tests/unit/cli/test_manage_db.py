@@ -399,7 +399,7 @@ class TestArchive(ArchiveCase):
         self.run_app(app.Manage, f'--config-file={self.api_conf}', 'db',
                      COMMAND, '--all-cells', stderr=stderr)
 
-        self.assertIn('archiving [', stderr.getvalue())
+        self.assertIn('archiving ━', base.without_colors(stderr.getvalue()))
         self.assertIn('1/1', stderr.getvalue())
 
 

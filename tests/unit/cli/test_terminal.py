@@ -3,10 +3,16 @@
 
 import io
 
+import fixtures
+
 from cellsched.cli import terminal
 from cellsched.testing import clock
 from tests.unit import base
 from tests.unit.cli import base as cli_base
+
+
+#: Shows the cursor, goes back to the line of the bar, and clears it.
+CLEARED = '\x1b[?25h\r\x1b[1A\x1b[2K'
 
 
 class TestProgress(base.TestCase):
@@ -14,16 +20,13 @@ class TestProgress(base.TestCase):
     def test_bar_grows_and_is_gone_at_the_end(self):
         stream = cli_base.Terminal()
 
-        with terminal.progress('Building', 4, stream) as advance:
+        with terminal.progress('Building [all]', 4, stream) as advance:
             advance(1)
-            advance(4)
+            advance(8, 8)
 
-        frames = stream.getvalue().split('\r')
-        self.assertEqual(
-            [0, 10, 40], [frame.count('#') for frame in frames[1:4]])
-        self.assertIn('Building', frames[1])
-        self.assertIn('1/4', frames[2])
-        self.assertEqual('\x1b[K', frames[4])
+        shown = cli_base.without_colors(stream.getvalue())
+        self.assertIn(f'Building [all] {"━" * 40} 8/8', shown)
+        self.assertTrue(shown.endswith(CLEARED), shown)
 
     def test_bar_is_gone_after_an_error_too(self):
         stream = cli_base.Terminal()
@@ -34,7 +37,7 @@ class TestProgress(base.TestCase):
 
         self.assertRaises(KeyError, fail)
 
-        self.assertTrue(stream.getvalue().endswith('\r\x1b[K'))
+        self.assertTrue(stream.getvalue().endswith(CLEARED))
 
     def test_long_work_writes_lines_where_there_is_no_terminal(self):
         stream, time = io.StringIO(), clock.FakeClock()
@@ -66,19 +69,19 @@ class TestChart(base.TestCase):
 
     def test_bar_is_as_long_as_its_share(self):
         self.assertEqual(
-            ['a  CPU  ' + '░' * 30 + '   0%  0 of 8',
-             'b  CPU  ' + '█' * 15 + '░' * 15 + '  50%  4 of 8',
-             'c  CPU  ' + '█' * 30 + ' 100%  8 of 8'],
+            ['a  CPU  ' + ' ' * 30 + '    0%  0 of 8',
+             'b  CPU  ' + '━' * 15 + ' ' * 15 + '   50%  4 of 8',
+             'c  CPU  ' + '━' * 30 + '  100%  8 of 8'],
             drawn(('a', 'CPU', 0, 8), ('b', 'CPU', 4, 8), ('c', 'CPU', 8, 8)))
 
     def test_usage_above_the_total_fills_the_bar(self):
         self.assertEqual(
-            ['a  CPU  ' + '█' * 30 + ' 200%  8 of 4'],
+            ['a  CPU  ' + '━' * 30 + '  200%  8 of 4'],
             drawn(('a', 'CPU', 8, 4)))
 
     def test_bar_of_nothing_is_empty(self):
         self.assertEqual(
-            ['a  CPU  ' + '░' * 30 + '   0%  0 of 0'],
+            ['a  CPU  ' + ' ' * 30 + '  0%  0 of 0'],
             drawn(('a', 'CPU', 0, 0)))
 
     def test_label_stands_once_and_names_are_in_columns(self):
@@ -89,13 +92,27 @@ class TestChart(base.TestCase):
                          [line[:12] for line in lines])
         self.assertTrue(lines[2].endswith('1 of 2 GB'))
 
+    def test_long_label_is_complete_and_is_no_markup(self):
+        label = '[red]:smile: ' + 'x' * 200
+
+        [line] = drawn((label, 'CPU', 1, 2))
+
+        self.assertTrue(line.startswith(f'{label}  CPU  ━'), line)
+
+    def test_only_a_terminal_has_colors(self):
+        for name, value in (('FORCE_COLOR', '1'), ('NO_COLOR', None),
+                            ('TERM', 'xterm')):
+            self.useFixture(fixtures.EnvironmentVariable(name, value))
+        shown = cli_base.Terminal()
+        terminal.draw([terminal.Bar('a', 'CPU', 4, 8)], shown)
+
+        self.assertIn('\x1b[', shown.getvalue())
+        self.assertNotIn('\x1b[', drawn(('a', 'CPU', 4, 8))[0])
+
     def test_stream_that_has_no_blocks_gets_other_characters(self):
         self.assertEqual(
-            ['a  CPU  ' + '#' * 15 + '.' * 15 + '  50%  4 of 8'],
+            ['a  CPU  ' + '-' * 15 + ' ' * 15 + '  50%  4 of 8'],
             drawn(('a', 'CPU', 4, 8), encoding='ascii'))
-        stream = io.StringIO()
-        terminal.draw([terminal.Bar('a', 'CPU', 4, 8)], stream)
-        self.assertIn('#', stream.getvalue())
 
     def test_no_bars_draw_nothing(self):
         self.assertEqual([], drawn())
