@@ -378,11 +378,10 @@ class Shell(App):
     NAME = 'cellsched'
     namespace = 'cellsched.cli'
 
-    @functools.cached_property
+    @property
     def deployment(self) -> 'ReadDeployment':
         """The deployment of the commands that only read."""
-        deployment: ReadDeployment = self.backend.deployment
-        return deployment
+        return self.backend
 
     def build_option_parser(
         self, description: str | None, version: str | None,

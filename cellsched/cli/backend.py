@@ -42,6 +42,7 @@ from cellsched.context import admin
 from cellsched.context import RequestContext
 from cellsched.db import api as api_schema
 from cellsched.db.api import decisions
+from cellsched.db.api.decisions import DecisionRow
 from cellsched.db.api import flavors
 from cellsched.db.api import host_mappings
 from cellsched.db import cell as cell_schema
@@ -66,7 +67,7 @@ _REQUEST = 'req-'
 
 
 @dataclasses.dataclass(eq=False)
-class Backend:
+class Backend(ReadDeployment):
     """The configuration, and the components made of it on first use.
 
     :param options: the options that name the configuration files
@@ -80,6 +81,8 @@ class Backend:
     sends: bool
     clock: Clock
     stderr: TextIO
+
+    retention_option = '[scheduler] decision_retention'
 
     @functools.cached_property
     def conf(self) -> cfg.ConfigOpts:
@@ -105,11 +108,6 @@ class Backend:
             made.check_messages()
             self.parts.trace('api')
         return made
-
-    @functools.cached_property
-    def deployment(self) -> ReadDeployment:
-        """The deployment, for commands that only read."""
-        return ConfiguredDeployment(self)
 
     def problems(
         self, foreign: Collection[str], connect: bool
@@ -177,14 +175,13 @@ class Backend:
         """
         # Most commands, and other claim stores, do not need it: 20 ms of CPU.
         from cellsched.claims import sql
-        from cellsched.claims.sql import schema
 
         store = self.conf.claims.store
         if store != 'sql':
             raise exception.ConfigurationInvalid(
                 field='[claims] store',
                 problem=f'the store {store} has no schema', expected='sql')
-        return schema.SCHEMA, sql.database(self.conf, self.parts.databases)
+        return sql.schema.SCHEMA, sql.database(self.conf, self.parts.databases)
 
     def claims_are_shared(self) -> bool:
         """Return whether other processes see the claim store."""
@@ -242,7 +239,93 @@ class Backend:
                 expected='a durable store')
         return store
 
-    def latest_decisions(self, limit: int) -> list[decisions.DecisionRow]:
+    @property
+    def retention_s(self) -> int:
+        retention_s: int = self.conf.scheduler.decision_retention
+        return retention_s
+
+    @property
+    def hints(self) -> frozenset[str] | None:
+        # Filters import NumPy.
+        from cellsched.scheduler.decision import registry
+
+        return registry.hints(self.conf)
+
+    def cells(self) -> Mapping[str, str]:
+        return {cell.uuid: cell.name or cell.uuid
+                for cell in self.parts.cells.all()}
+
+    def flavor(self, name: str) -> objects.Flavor:
+        return self.api.flavors.get(admin(), name)
+
+    def server_group(self, uuid: str) -> objects.InstanceGroup:
+        return self.api.server_groups.get(admin(), uuid)
+
+    def snapshot(self) -> 'document.HostDocument':
+        self.parts.gatherer = cast(Gatherer, CountingGatherer(
+            self.parts.gatherer, self.stderr))
+        return self._schedulers.host_source(
+            self.conf, self.parts).snapshot(admin())
+
+    def planner(
+        self, snapshot: 'document.HostDocument | None' = None
+    ) -> Planner:
+        if snapshot is None:
+            planner: Planner = self._schedulers.planner(self.conf, self.parts)
+            return planner
+        driver = self.conf.scheduler.driver
+        if driver not in FILTERING:
+            raise exception.ConfigurationInvalid(
+                field='[scheduler] driver',
+                problem=f'{driver} cannot decide on a snapshot',
+                expected=f'one of {", ".join(FILTERING)}')
+        made: Planner = self._planning.on_snapshot(
+            self.conf, snapshot, self.parts.random)
+        return made
+
+    def capacity(
+        self, snapshot: 'document.HostDocument', request: objects.RequestSpec
+    ) -> 'planning.Capacity':
+        found: planning.Capacity = self._planning.capacity(
+            self.conf, snapshot, request)
+        return found
+
+    @property
+    def _planning(self) -> types.ModuleType:
+        # The scheduler imports NumPy.
+        from cellsched.scheduler import planning
+
+        return planning
+
+    @property
+    def _schedulers(self) -> types.ModuleType:
+        # The scheduler imports NumPy.
+        from cellsched.wiring import scheduler
+
+        return scheduler
+
+    def decisions(self, name: str, limit: int | None) -> list[DecisionRow]:
+        with self.parts.database.reader() as connection:
+            found = decisions.find(connection, name, limit)
+        if not found:
+            with contextlib.suppress(
+                    exception.InstanceNotFound, exception.CellsDown):
+                uuid = self.api.servers.find(admin(), name)
+                with self.parts.database.reader() as connection:
+                    found = decisions.find(connection, uuid, limit)
+        return found
+
+    def has_server(self, name: str) -> bool:
+        servers = self.api.servers
+        try:
+            servers.get(admin(), servers.find(admin(), name))
+        except exception.InstanceNotFound:
+            return name.startswith(_REQUEST)
+        except exception.CellsDown:
+            pass
+        return True
+
+    def latest_decisions(self, limit: int) -> list[DecisionRow]:
         """Return the newest recorded decisions, the newest first."""
         with self.parts.database.reader() as connection:
             return decisions.latest(connection, limit)
@@ -299,106 +382,6 @@ class Backend:
         """Close the components, if they were made."""
         if 'parts' in self.__dict__:
             self.parts.close()
-
-
-class ConfiguredDeployment(ReadDeployment):
-    """The deployment of the configuration."""
-
-    retention_option = '[scheduler] decision_retention'
-
-    def __init__(self, backend: Backend) -> None:
-        self._backend = backend
-
-    @property
-    def retention_s(self) -> int:
-        retention_s: int = self._backend.conf.scheduler.decision_retention
-        return retention_s
-
-    @property
-    def hints(self) -> frozenset[str] | None:
-        # Filters import NumPy.
-        from cellsched.scheduler.decision import registry
-
-        return registry.read_hints(self._backend.conf)
-
-    def cells(self) -> Mapping[str, str]:
-        return {cell.uuid: cell.name or cell.uuid
-                for cell in self._backend.parts.cells.all()}
-
-    def flavor(self, name: str) -> objects.Flavor:
-        return self._backend.api.flavors.get(admin(), name)
-
-    def server_group(self, uuid: str) -> objects.InstanceGroup:
-        return self._backend.api.server_groups.get(admin(), uuid)
-
-    def snapshot(self) -> 'document.HostDocument':
-        parts = self._backend.parts
-        parts.gatherer = cast(Gatherer, CountingGatherer(
-            parts.gatherer, self._backend.stderr))
-        return self._schedulers.host_source(
-            self._backend.conf, parts).snapshot(admin())
-
-    def planner(
-        self, snapshot: 'document.HostDocument | None' = None
-    ) -> Planner:
-        conf = self._backend.conf
-        if snapshot is None:
-            planner: Planner = self._schedulers.planner(
-                conf, self._backend.parts)
-            return planner
-        driver = conf.scheduler.driver
-        if driver not in FILTERING:
-            raise exception.ConfigurationInvalid(
-                field='[scheduler] driver',
-                problem=f'{driver} cannot decide on a snapshot',
-                expected=f'one of {", ".join(FILTERING)}')
-        made: Planner = self._planning.on_snapshot(
-            conf, snapshot, self._backend.parts.random)
-        return made
-
-    def capacity(
-        self, snapshot: 'document.HostDocument', request: objects.RequestSpec
-    ) -> 'planning.Capacity':
-        found: planning.Capacity = self._planning.capacity(
-            self._backend.conf, snapshot, request)
-        return found
-
-    @property
-    def _planning(self) -> types.ModuleType:
-        # The scheduler imports NumPy.
-        from cellsched.scheduler import planning
-
-        return planning
-
-    def decisions(
-        self, name: str, limit: int | None
-    ) -> list[decisions.DecisionRow]:
-        with self._backend.parts.database.reader() as connection:
-            found = decisions.find(connection, name, limit)
-        if not found:
-            with contextlib.suppress(
-                    exception.InstanceNotFound, exception.CellsDown):
-                uuid = self._backend.api.servers.find(admin(), name)
-                with self._backend.parts.database.reader() as connection:
-                    found = decisions.find(connection, uuid, limit)
-        return found
-
-    def has_server(self, name: str) -> bool:
-        servers = self._backend.api.servers
-        try:
-            servers.get(admin(), servers.find(admin(), name))
-        except exception.InstanceNotFound:
-            return name.startswith(_REQUEST)
-        except exception.CellsDown:
-            pass
-        return True
-
-    @property
-    def _schedulers(self) -> types.ModuleType:
-        # The scheduler imports NumPy.
-        from cellsched.wiring import scheduler
-
-        return scheduler
 
 
 class CountingGatherer:
