@@ -347,6 +347,7 @@ class Moves(base.ServerController):
 
         def accept(connection: Any) -> _AcceptedMove:
             nonlocal accepted
+            # 1. Hold the server: the checks below are true until the commit.
             now = database.now()
             server_moves.hold(connection, uuid)
             row = instances.get(connection, uuid)
@@ -356,6 +357,8 @@ class Moves(base.ServerController):
             if accepted and live and live.uuid == accepted.move.uuid:
                 # An earlier attempt was committed, and its answer was lost.
                 return accepted
+            # 2. Refuse. The transition is the last word on the state: it has
+            #    the allowed states as its condition.
             if row.host is not None:
                 check(connection, row)
             if live is not None:
@@ -370,6 +373,8 @@ class Moves(base.ServerController):
                     problem='the server is on the host%(host)s',
                     internals={'host': f' {host}'},
                     expected='another host of its cell')
+            # 3. Record the move with the transition. A conductor that loses
+            #    the message finds it here.
             move = server_moves.Migration(
                 self._new_uuid(), uuid, kind, source_compute=row.host,
                 source_node=row.node)

@@ -230,6 +230,8 @@ class Auditor:
     def _fix(self, report: findings.AuditReport, moved: set[str]) -> None:
         """Repair the findings, and check again."""
         before = report.remaining
+        # 1. Repair what is not about a server. These repairs are safe at any
+        #    time and make no other finding, so one call of each is enough.
         for provider in sorted({
                 each.of for each in before
                 if each.action is findings.Action.RECOUNT}):
@@ -238,6 +240,8 @@ class Auditor:
             self._repairs.expire(references.LEASE_MAX_S)
         if any(each.action is findings.Action.MEND for each in before):
             self._repairs.mend()
+        # 2. Repair servers, and check them again: a repair can uncover the
+        #    next one, for example the claim of a row that was removed.
         repairable = [each for each in before
                       if each.action and each.is_of_server]
         suspects = {each.of for each in repairable}
@@ -246,6 +250,9 @@ class Auditor:
                 break
             self._repair(repairable)
             repairable = list(self._of_servers(suspects))
+        # 3. Check everything again. A new finding about something else began
+        #    after the audit and may be an operation in progress, so it is not
+        #    reported.
         after, _ = self._everything(suspects, moved)
         known = {each.key for each in before}
         report.remaining = [

@@ -764,11 +764,15 @@ def check_capacity(
     open_: set[str] | None = None
     doubted: dict[str, _Taken] = {}
     for _ in range(_WALKS_MAX):
+        # 1. Read the counters, then add up the claims, then ask what changed
+        #    meanwhile. The store has no snapshot of both.
         before = listing.usages(store)
         taken = _add_up(store, page, seen)
         changed = {usage.provider for usage
                    in store.usages(since=before.token).usages
                    if not listing.is_probe(usage.provider)}
+        # 2. Compare the unchanged providers. A difference counts only if the
+        #    walk before added up the same.
         seeming: dict[str, _Taken] = {}
         for usage in before.usages:
             provider = usage.provider
@@ -782,6 +786,7 @@ def check_capacity(
                 seeming[provider] = taken[provider]
             else:
                 found += wrong
+        # 3. Claims of a provider without counters show in the first walk.
         if open_ is None:
             missing = [
                 provider for provider in taken.keys() - changed - {
@@ -794,6 +799,7 @@ def check_capacity(
                 advice='restart the agent of its host, which reports it '
                        'again; if the host is gone for good, delete the '
                        'servers with claims there') for provider in missing]
+        # 4. Walk again for the providers that changed or differ.
         open_ = seeming.keys() | (
             changed if open_ is None else changed & open_)
         doubted |= seeming

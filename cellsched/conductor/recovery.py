@@ -344,12 +344,12 @@ class StalledBuilds:
         state = instance and states.State(
             instance.vm_state, instance.task_state)
         database = cell_context.cell.database
+        # 1. A build in progress is checked again after the timeout.
         if state == states.SPAWNING and found.is_host_up:
-            # The build is in progress; check again after the timeout.
             return
+        # 2. Change nothing before the message can be read. That of a later
+        #    release is left to its services.
         if instance is not None and state in states.OF_BUILD:
-            # Change nothing before the message can be read. That of a later
-            # release is left to its services.
             try:
                 message = build_casts.BuildMessage.read(cast)
             except objects.READ_ERRORS as exc:
@@ -357,6 +357,11 @@ class StalledBuilds:
                             'read by this release (%s)', type(exc).__name__,
                             instance_uuid=cast.instance_uuid)
                 return
+        # 3. A build that has ended needs no message. One that did not begin is
+        #    cast to the same host again, because the message may be lost. The
+        #    writes are conditional, so only one conductor casts. After some
+        #    casts, or if the host is down, the next alternate gets the build;
+        #    ``_free`` first makes sure that the host cannot begin it.
         if instance is None or state not in states.OF_BUILD:
             with database.writer() as connection:
                 build_casts.drop(connection, [cast.instance_uuid])

@@ -179,16 +179,22 @@ class CellFollower:
                     [str(row.uuid or row.host) for row in changes.partial]))
         elif changes.complete:
             self.conditions.end(_PARTIAL % self.cell.identity)
+        # 1. Without a change, only the time of the answer is new. This is the
+        #    usual case in each of many cells, so it takes no other step.
         if not (changes.complete or changes.nodes or changes.services
                 or self._waiting):
             with self.lock:
                 if not self._forgotten:
                     self.table.cells.heard(self.cell.uuid, now)
             return []
+        # 2. Find the hosts without a service. Changes name only the hosts that
+        #    changed: the absence of another host is no evidence.
         served = self._serve(changes)
-        # Unchanged rows cost nothing here.
         unserved = (self._nodes.keys() if changes.complete else {
             row.host for row in changes.services}) - self._services.keys()
+        # 3. Select the nodes to write. The row of a node can be read before
+        #    that of its service, and before the mapping of its host; it waits
+        #    for these in each following reading.
         waiting = {} if changes.complete else dict(self._waiting)
         waiting.update((row.uuid, row) for row in changes.nodes)
         gone = {row.uuid for row in changes.nodes if row.deleted}
@@ -199,6 +205,8 @@ class CellFollower:
         written = {row.uuid for row in rows}
         self._waiting = {uuid: row for uuid, row in waiting.items()
                          if uuid not in gone and uuid not in written}
+        # 4. Remove nodes only for a record: a deleted row, a deleted service,
+        #    or a complete answer without the node.
         if changes.complete:
             present = {row.uuid for row in changes.nodes}
             gone |= {uuid for host in self._nodes

@@ -186,6 +186,8 @@ def order(
         (key, _DIRECTIONS[directions[place] if place < len(directions)
                           else default])
         for place, key in enumerate(keys)]
+    # Pages need a total order, because the next page begins after the last
+    # server of this one.
     if 'uuid' not in keys:
         described.append(('uuid', described[-1][1]))
     return sort_order.SortOrder(tuple(described))

@@ -253,6 +253,9 @@ class OperationQueue:
 
     def _write_some(self, operations: Sequence[Operation]) -> None:
         """Write as many operations as one transaction may have."""
+        # 1. Take operations in their order until the keys are too many. None
+        #    is passed over, so that a large one is not overtaken again and
+        #    again.
         keys: dict[records.Key, None] = {}
         fitting = []
         for each in operations:
@@ -261,6 +264,9 @@ class OperationQueue:
                 break
             keys = more
             fitting.append(each)
+        # 2. While the cache is mostly right, conflicts are rare, and a lock
+        #    would cost more than it saves. Otherwise lock the providers that
+        #    the plan changes.
         if not self._is_busy:
             self._write_together(fitting, keys)
             return

@@ -295,15 +295,19 @@ class ProviderFeed:
     def changes(self, since: Any) -> base.UsageChanges:
         """Return the providers changed since a token, or all of them."""
         with self._lock:
+            # 1. One request reads the revision of the last change, and
+            #    unreadable providers: an operator who mends one writes its
+            #    key only, without a change that the revision shows.
             unreadable = [name for name, provider in self._known.items()
                           if provider.unreadable]
-            # An operator who mends a provider writes no other key.
             outcome = self._store.get(
                 protocol.Get(self._names.tick),
                 protocol.Get(self._names.counted),
                 *(protocol.Get(self._names.key(records.PROVIDER, name))
                   for name in unreadable[:self._store.ops_max - 2]))
             found, counted, *mended = outcome.found
+            # 2. Read the providers that changed up to that revision, and note
+            #    the mended ones that these do not include.
             if [kv.value for kv in counted] != [records.COUNTED]:
                 self._mend()
             self._follow(outcome.cluster, found[0].revision if found else 0)
@@ -312,6 +316,8 @@ class ProviderFeed:
                 if known is not None and known.revision < max(
                         (kv.revision for kv in again), default=0):
                     self._note(again)
+            # 3. A token of another cluster, or of a later revision, is from
+            #    before a restore; its owner gets all providers.
             if not (isinstance(since, tuple) and len(since) == 2
                     and since[0] == self._cluster
                     and since[1] <= self._position):

@@ -211,6 +211,9 @@ class Draft:
             too many records to compare each of them
         :param size: number of keys of a nested transaction
         """
+        # 1. Each change also writes ``tick``: its revision tells readers
+        #    whether anything changed. A change that could not count a provider
+        #    removes the mark of right counters, so that they are corrected.
         writes: list[protocol.Op] = []
         for key, record in self.written.items():
             name, value = names.key(*key), record.value()
@@ -219,11 +222,14 @@ class Draft:
         writes.append(protocol.Put(names.tick, b''))
         if not self._is_counted:
             writes.append(protocol.Delete(names.counted))
+        # 2. A large batch holds the store: no other client has written since
+        #    the revision of ``tick`` that it read.
         if is_held:
             return protocol.Transaction(
                 (protocol.Compare(names.tick, self.view.tick),),
                 (*_nested(writes, size), protocol.Delete(names.hold)))
-        # No other client may hold the store.
+        # 3. Any other one compares each record that its plan depends on, and
+        #    that no other client holds the store.
         compares = [protocol.Compare(names.hold, 0)]
         for key, record in self.read.items():
             compares.append(

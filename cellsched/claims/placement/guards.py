@@ -183,6 +183,8 @@ class Guards:
         :raises remote.OutcomeUnknown: Placement does not answer, or another
             thread resolves the write
         """
+        # Without the lock: a write that is pending for this thread is visible
+        # to it, and most calls find none.
         if not self._pending:
             return
         only = None if consumers is None else frozenset(consumers)
@@ -190,6 +192,9 @@ class Guards:
             due = [guard for guard in self._pending
                    if guard.pending and (
                        only is None or not only.isdisjoint(guard.consumers))]
+        # A guard is taken like one for a new write, so no other thread uses it
+        # while Placement answers. One in use belongs to a thread that resolves
+        # its write itself.
         for guard in due:
             with self._idle:
                 with self._lock:
@@ -214,9 +219,14 @@ class Guards:
         """
         if not guard.pending:
             return False
+        # 1. An empty write with the known generation of the guard. If it
+        #    succeeds, the earlier write was not executed, and fails later.
         before = guard.generation
         if messages.checked(self._write(guard, {}), 409).is_done:
             return True
+        # 2. After a conflict, read the generation. If it is a new one, the
+        #    earlier write was executed or fails later. If it is the old one,
+        #    the write can still be executed.
         self.find(guard)
         if guard.generation == before:
             raise remote.OutcomeUnknown('Placement is overloaded')

@@ -534,6 +534,9 @@ def _undo(
     steps: Sequence[Step], done: Sequence[Step],
     builds: Sequence[Build], fence: Fence,
 ) -> None:
+    # 1. Undo in one transaction, in reverse order, while this conductor has
+    #    the lease. An earlier, interrupted attempt may have done later steps,
+    #    so all steps of a repeated build are undone.
     try:
         with fence(builds) as connection:
             batches = [
@@ -543,6 +546,8 @@ def _undo(
             for step, batch in batches:
                 if batch:
                     step.undo(connection, batch)
+        # 2. Claims and messages follow the commit: they cannot be rolled back
+        #    with it.
         for step, batch in batches:
             if batch:
                 step.after_undo(batch)

@@ -199,6 +199,8 @@ def explain(
         finished, where that is known. A guest that has arrived is not lost by
         the end of its build or move, which a restored database can repeat
     """
+    # 1. Read the records of all guests with few queries. Moves and builds
+    #    matter only for guests that the cell places elsewhere.
     arrived = arrived or {}
     rows = {row.uuid: row for chunk in statements.chunks(guests)
             for row in connection.execute(_MANY, {'these': chunk})}
@@ -214,10 +216,13 @@ def explain(
         move.source_compute for found in moves.values() for move in found
         if move.status == server_moves.ERROR and move.source_compute})
 
+    # 2. Decide on each guest. The order of the tests matters: what is certain
+    #    comes first, and without a reason a guest is never lost.
     def fate(uuid: str, row: Any) -> Fate:
         spawned_at = guests[uuid]
         if row.deleted and row.host in (host, None):
             return Fate.LOST
+        # A live move can end on either host, so the guest stays until then.
         if not row.deleted and row.host == host or any(
                 move.status in server_moves.LIVE
                 and (host in (move.source_compute, move.dest_compute)

@@ -131,11 +131,15 @@ class _Search:
 
     def _groups(self, depth: int) -> Iterator[None]:
         """Yield after each choice of places for the remaining groups."""
+        # 1. All groups have a place. A subtree can be checked only now.
         demand = self._parts.demand
         if depth == len(self._order):
             if all(self._is_subtree(names) for names in demand.same_subtree):
                 yield
             return
+        # 2. Try places for the next group, and go deeper from each. Skipping
+        #    equal groups in another order, and providers in equal states,
+        #    keeps the number of tries small where nothing fits.
         place = self._order[depth]
         group = demand.groups[place]
         tried = set()
@@ -144,7 +148,6 @@ class _Search:
             if number < first or demand.isolate and (
                     number in self._chosen.values()):
                 continue
-            # Of providers in equal states, try one.
             alike = self._state(number)
             if alike in tried or not self._take(group.resources, number):
                 continue

@@ -322,12 +322,15 @@ class _Counter:
 
     def count(self, place: int) -> int:
         """Return how many fit on the host at an index, and take them."""
+        # 1. Sharing providers have what the hosts before this one left.
         places = [
             each._replace(available=tuple(
                 (resource, self._left[each.name, resource])
                 for resource, _ in each.available))
             if each.is_sharing else each
             for each in allocation.providers(self._hosts, place, self._wants)]
+        # 2. An amount that depends on nothing else is a division. Only groups
+        #    that constrain each other are placed server by server.
         alone, together = _split(self._wants, places[0].traits)
         number = ONE_BY_ONE_MAX if _is_any(together) else resources.AMOUNT_MAX
         for resource, amount in alone:
@@ -337,6 +340,8 @@ class _Counter:
         taken: _Shared = {}
         if number and _is_any(together):
             number, taken = self._one_by_one(place, places, together, number)
+        # 3. The smallest of the numbers fits. Take the amounts of that many
+        #    servers from sharing providers: the next hosts do not have them.
         for resource, amount in alone:
             remaining = number
             for each, copies in _copies(

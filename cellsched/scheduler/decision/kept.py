@@ -73,10 +73,14 @@ class KeptMask:
         valid_until: Callable[[view.Hosts], float] | None,
     ) -> bool:
         """Update the verdicts; return False if it is better to ask again."""
+        # 1. Verdicts that depend on the time hold until the first of them
+        #    changes; the clock can also go back.
         if not self._since <= hosts.now < self._until:
             return False
         if self._at == log.end:
             return True
+        # 2. Ask about the changed rows. If the log does not reach back, or if
+        #    they are many, it is cheaper to ask about all hosts.
         rows = _changed(log, self._at, hosts)
         if rows is None:
             return False
@@ -320,6 +324,8 @@ class PassingHosts:
 
     def repair(self, masks: Sequence[KeptMask]) -> bool:
         """Update the hosts; return False if a mask was made anew."""
+        # 1. The log of a mask that was made anew says nothing about the old
+        #    one.
         if any(new is not old for new, old in zip(masks, self._masks)):
             return False
         rows = _union(each.log.since(at) for each, at
@@ -327,6 +333,9 @@ class PassingHosts:
         if rows is None:
             return False
         self._at = [each.log.end for each in masks]
+        # 2. For each filter, correct the count of the hosts that passed it and
+        #    all filters before it: subtract the changed rows as they were,
+        #    and add them as they are. The refusals show these counts.
         if len(rows):
             passed = np.ones(len(rows), dtype=bool)
             number = np.zeros(len(rows), dtype='uint8')

@@ -730,6 +730,8 @@ class Pipeline:
             consumed
         :param row: the host on which capacity was reserved
         """
+        # 1. A ranking of other hosts, or one in which more than the selected
+        #    host has changed, is made anew.
         hosts, mask = candidates.filtered.hosts, candidates.filtered.mask
         place = ranking.place(row)
         kept = place is not None and (mask is None or bool(mask[place]))
@@ -739,6 +741,10 @@ class Pipeline:
             again = self.weigh(request, candidates)
             again.detach()
             return again
+        # 2. Otherwise ask each weigher for as little as possible: a local one
+        #    scores each host by itself, so only the selected host changes. If
+        #    the host has left the ranking, only the bounds of the scores can
+        #    change.
         chosen = hosts.at(np.array([row]))
         ranking.mask = mask
         moved = False
@@ -760,6 +766,8 @@ class Pipeline:
                         weigher, part.change, place, float(scores[0]), mask)
             elif mask is not None:
                 moved |= part.leave_out(place, mask)
+        # 3. If the bounds of a weigher moved, the weights of all hosts scale
+        #    anew. Otherwise one weight changes.
         if moved:
             ranking.add_up()
         else:
