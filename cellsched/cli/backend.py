@@ -249,7 +249,7 @@ class Backend(ReadDeployment):
         # Filters import NumPy.
         from cellsched.scheduler.decision import registry
 
-        return registry.hints(self.conf)
+        return registry.read_hints(self.conf)
 
     def cells(self) -> Mapping[str, str]:
         return {cell.uuid: cell.name or cell.uuid
