@@ -45,7 +45,7 @@ from cellsched.virt import base as virt_base
 LOG = log.getLogger(__name__)
 
 #: Maximum number of builds that wait for the database in memory.
-KEPT_MAX = 1000
+POSTPONED_MAX = 1000
 
 
 class Agent:
@@ -96,10 +96,10 @@ class Agent:
                         else {})
         self._reached = reached
         self._locks = locks
-        #: Whether something could not be gone on with.
-        self._is_left = False
-        #: Builds that could not begin as the database did not answer.
-        self._kept: dict[str, tuple[
+        #: Whether a database failure has interrupted work.
+        self._is_interrupted = False
+        #: Builds that could not begin because of a database failure, by uuid.
+        self._postponed: dict[str, tuple[
             RequestContext, objects.Instance, build_casts.BuildMessage]] = {}
 
     def build_and_run_instance(
@@ -111,8 +111,8 @@ class Agent:
     ) -> None:
         """Build a server, or reschedule it to another host of the cell.
 
-        The agent leaves a build for a node that this host does not have, even
-        if a node of this host has its name. A conductor finds the build.
+        A build for a node that this host does not have is skipped, even if a
+        node of this host has its name. A conductor finds the build.
         """
         chosen = objects.Selection(service_host=self._host, nodename=node)
         if node_uuid is not None:
@@ -124,16 +124,17 @@ class Agent:
         self, context: RequestContext, instance: objects.Instance,
         message: build_casts.BuildMessage,
     ) -> None:
-        # Who waits for its turn has begun nothing, and can be deleted.
-        with (self._left_if_cut_off(), self._turn,
+        # A build that waits for its turn has not begun: its server can be
+        # deleted.
+        with (self._interruptions_noted(), self._turn,
               self._lock(instance.uuid)):
             try:
                 had_networks = self._progress.begin(instance.uuid, message)
             except exception.DATABASE_UNAVAILABLE:
-                self._keep(context, instance, message)
+                self._postpone(context, instance, message)
                 raise
             if had_networks is None:
-                self._pass_over(instance.uuid)
+                self._skip(instance.uuid)
                 return
             self._reached('Begin')
             self._build(context, instance, message, had_networks)
@@ -142,7 +143,7 @@ class Agent:
         self, context: RequestContext, instance: objects.Instance
     ) -> None:
         """Remove a server and release its resources."""
-        with self._left_if_cut_off(), self._lock(instance.uuid):
+        with self._interruptions_noted(), self._lock(instance.uuid):
             self._terminate(context, instance)
 
     def resume(self) -> None:
@@ -163,14 +164,14 @@ class Agent:
         lost = [record.uuid for record in self._guests.explain()
                 if record.fate is on_host.Fate.LOST]
         for uuid in deleting:
-            self._take_up(uuid, self._resume_deletion)
+            self._resume_one(uuid, self._resume_deletion)
         for uuid in lost:
-            self._take_up(uuid, self._remove_lost)
+            self._resume_one(uuid, self._remove_lost)
         for uuid in building:
-            # In this order, or a build could wait for its lock with the turn
-            # that is waited for here.
+            # Take the turn before the lock, as messages do: otherwise both
+            # could wait for each other.
             with self._turn:
-                self._take_up(uuid, self._resume_build)
+                self._resume_one(uuid, self._resume_build)
         self._guests.report(self._is_idle)
 
     def _is_idle(self, uuid: str) -> bool:
@@ -181,49 +182,49 @@ class Agent:
         except lockutils.AcquireLockFailedException:
             return False
 
-    def _keep(
+    def _postpone(
         self, context: RequestContext, instance: objects.Instance,
         message: build_casts.BuildMessage,
     ) -> None:
-        """Keep a build that could not begin for :meth:`resume_soon`.
+        """Postpone a build that could not begin to :meth:`resume_soon`.
 
         A conductor casts it again, but only after a while.
         """
-        if len(self._kept) < KEPT_MAX:
-            self._kept[instance.uuid] = context, instance, message
+        if len(self._postponed) < POSTPONED_MAX:
+            self._postponed[instance.uuid] = context, instance, message
 
     def resume_soon(self) -> None:
         """Resume work that was interrupted by a database failure, if any."""
-        if self._is_left:
-            self._is_left = False
-            with self._left_if_cut_off():
+        if self._is_interrupted:
+            self._is_interrupted = False
+            with self._interruptions_noted():
                 self.resume()
-            self._begin_kept()
+            self._begin_postponed()
 
-    def _begin_kept(self) -> None:
-        """Begin the builds that were kept.
+    def _begin_postponed(self) -> None:
+        """Begin the postponed builds.
 
         A message that a conductor cast again may have begun one meanwhile.
         """
-        for uuid in list(self._kept):
-            context, instance, message = self._kept.pop(uuid)
+        for uuid in list(self._postponed):
+            context, instance, message = self._postponed.pop(uuid)
             if not self._is_idle(uuid):
                 continue
             try:
                 self._begin(context, instance, message)
             except exception.DATABASE_UNAVAILABLE as exc:
-                # The build is kept again, and the others wait, too.
+                # The build is postponed again, and the next ones wait too.
                 LOG.warning('Could not begin the build yet: %s', exc,
                             instance_uuid=uuid, context=context)
                 break
 
     @contextlib.contextmanager
-    def _left_if_cut_off(self) -> Iterator[None]:
+    def _interruptions_noted(self) -> Iterator[None]:
         """Mark interrupted work for :meth:`resume_soon`."""
         try:
             yield
         except exception.DATABASE_UNAVAILABLE:
-            self._is_left = True
+            self._is_interrupted = True
             raise
 
     def _lock(self, uuid: str, blocking: bool = True) -> Any:
@@ -232,7 +233,7 @@ class Agent:
 
     # Builds.
 
-    def _pass_over(self, uuid: str) -> None:
+    def _skip(self, uuid: str) -> None:
         """Skip a build that must not start; release a deleted one.
 
         The claim may be newer than the deletion. Claims of an instance that
@@ -270,7 +271,7 @@ class Agent:
                  context=context)
         try:
             with tracing.span('allocate networks', context, [instance.uuid]):
-                self._give_networks(
+                self._allocate_networks(
                     context, instance, message.requested_networks,
                     had_networks, again)
             self._reached('GiveNetworks')
@@ -278,7 +279,7 @@ class Agent:
                 self._guests.spawn(instance, node)
         except (exception.BuildFailed, exception.NetworkError) as exc:
             self._outcomes.failed(node)
-            self._hand_on(context, instance, message, exc)
+            self._reschedule(context, instance, message, exc)
         except Exception as exc:
             self._outcomes.failed(node)
             LOG.exception('The build failed for good',
@@ -303,18 +304,18 @@ class Agent:
         tracing.note(tracing.RESULT, result)
         self._metrics.add(metrics.COMPUTE_BUILDS, (result,))
 
-    def _give_networks(
+    def _allocate_networks(
         self, context: RequestContext, instance: objects.Instance,
         requested_networks: Any, had_networks: bool, again: bool,
     ) -> None:
-        """Allocate networks, or set up those from an earlier host.
+        """Allocate networks, or set up those of an earlier host.
 
         The row may say that the server has networks before the allocation, so
         it is always requested.
         """
         if had_networks and not again and (
                 self._driver.deallocate_networks_on_reschedule(instance)):
-            # Their host could not take them back.
+            # The earlier host could not deallocate them.
             self._network.deallocate_for_instance(context, instance)
         self._network.allocate_for_instance(
             context, instance, requested_networks, self._host)
@@ -322,7 +323,7 @@ class Agent:
             self._network.setup_instance_network_on_host(
                 context, instance, self._host)
 
-    def _hand_on(
+    def _reschedule(
         self, context: RequestContext, instance: objects.Instance,
         message: build_casts.BuildMessage, reason: Exception,
     ) -> None:
@@ -342,14 +343,14 @@ class Agent:
         if not message.retry:
             self._end_in_error(context, instance, reason)
             return
-        gone = self._take_down_networks(context, instance)
+        updates = self._remove_networks(context, instance)
         if not self._withdraw(uuid):
             self._leave(context, instance)
             return
         with self._database.writer() as connection:
             freed = instances.transit(
                 connection, uuid, 'hand_on', self._clock.now(),
-                {'host': None, 'node': None, **gone}, host=self._host)
+                {'host': None, 'node': None, **updates}, host=self._host)
             if freed:
                 instance_history.give_up(
                     connection, uuid, self._host, self._database.now(), reason)
@@ -366,7 +367,7 @@ class Agent:
                         'find the server: %s', exception.describe(exc),
                         instance_uuid=uuid, context=context)
 
-    def _take_down_networks(
+    def _remove_networks(
         self, context: RequestContext, instance: objects.Instance
     ) -> dict[str, Any]:
         """Remove the networks from this host; return updates of the row."""
@@ -383,7 +384,7 @@ class Agent:
             self._network.cleanup_instance_network_on_host(
                 context, instance, self._host)
         except exception.NetworkError:
-            # It goes with the networks themselves at the latest.
+            # The deallocation of the networks removes the rest.
             LOG.exception('Could not clean up networks on this host',
                           instance_uuid=instance.uuid, context=context)
 
@@ -414,7 +415,7 @@ class Agent:
     def _withdraw(self, uuid: str) -> bool:
         """Release the claims of a build that ends on this host.
 
-        :returns: whether it ends; another may have taken it over
+        :returns: whether it ends here; another host may build the server now
         """
         return migrations.withdraw(
             self._claims, uuid, migrations.consumer(uuid),
@@ -428,7 +429,7 @@ class Agent:
         with self._database.reader() as connection:
             row = instances.get(connection, instance.uuid)
         if row is None or (row.vm_state == 'error' and row.host is None):
-            # Others thought that it has ended; it was given something since.
+            # The cell ended the build before it allocated networks here.
             self._deallocation.free(context, instance)
         elif row.host != self._host:
             self._clean_up(context, instance)
@@ -441,9 +442,11 @@ class Agent:
                 and row.task_state == 'spawning')
 
     def _ends_here(self, uuid: str) -> bool | None:
-        """Return whether a build on this host ends, or a deletion removes it.
+        """Return whether the claims of a build may be released.
 
-        The result is for :func:`.migrations.withdraw`.
+        They may if the build ends on this host or a deletion removes the
+        server. None if that is not known yet; see
+        :func:`.migrations.withdraw`.
         """
         with self._database.reader() as connection:
             row = instances.get(connection, uuid)
@@ -480,10 +483,10 @@ class Agent:
         # later, it releases its claims itself, because the server is deleted.
         self._claims.release([uuid])
 
-    # What was left lying.
+    # Interrupted work.
 
-    def _take_up(
-        self, uuid: str, how: Callable[[objects.Instance], None]
+    def _resume_one(
+        self, uuid: str, resume: Callable[[objects.Instance], None]
     ) -> None:
         """Resume work on an instance that is not locked."""
         try:
@@ -491,18 +494,18 @@ class Agent:
                 with self._database.reader() as connection:
                     instance = on_host.get(connection, uuid)
                 if instance is not None:
-                    how(instance)
+                    resume(instance)
         except exception.DATABASE_UNAVAILABLE as exc:
-            self._is_left = True
+            self._is_interrupted = True
             LOG.warning('Could not resume work on the server yet: %s', exc,
                         instance_uuid=uuid)
         except lockutils.AcquireLockFailedException:
             LOG.debug('Not resuming work on the server: it is locked',
                       instance_uuid=uuid)
         except Exception:
-            # The others are not to wait until this is mended.
-            LOG.exception('Could not resume work on the server; that is tried '
-                          'again', instance_uuid=uuid)
+            # A failure of one server must not stop the work on the next ones.
+            LOG.exception('Could not resume work on the server; the agent '
+                          'tries again', instance_uuid=uuid)
 
     def _resume_deletion(self, instance: objects.Instance) -> None:
         if (instance.host, instance.task_state) == (self._host, 'deleting'):
@@ -523,26 +526,27 @@ class Agent:
         LOG.warning('Resuming the interrupted build', instance_uuid=uuid)
         with self._database.reader() as connection:
             cast = build_casts.get(connection, uuid)
-            here = cast and compute_nodes.find(
+            node = cast and compute_nodes.find(
                 connection, self._host, cast.node)
         context = of_owner(instance)
         if cast is None or cast.host != self._host:
             self._guests.destroy(instance)
             self._end_in_error(context, instance, exception.BuildAborted(
-                uuid=uuid, reason='it was interrupted, and what its host was '
-                'told is lost'))
+                uuid=uuid, reason='it was interrupted, and its message is '
+                'lost'))
             return
         message = build_casts.BuildMessage.read(cast)
         providers = {message.chosen.compute_node_uuid, *(
             child.uuid for child in child_providers.load(
-                here[1] if here else None))}
+                node[1] if node else None))}
         if providers.isdisjoint(
                 each.provider
                 for each in self._claims.claims_of([uuid]).get(uuid, ())):
-            # It was given back when the build was handed on the last time. A
-            # scheduler that was asked twice may have claimed another since.
+            # The claim was released when the build was rescheduled last. If
+            # the request came twice, a scheduler may have claimed another host
+            # since.
             self._guests.destroy(instance)
-            self._hand_on(context, instance, message, exception.BuildFailed(
+            self._reschedule(context, instance, message, exception.BuildFailed(
                 uuid=uuid, reason='it was interrupted'))
         else:
             self._build(

@@ -30,8 +30,8 @@ _NAMED_MAX = 10
 class GuestFiles:
     """The guests of unfinished builds and moves, as files of the host.
 
-    A record of the cell cannot replace them: a restored database has finished
-    builds as unfinished ones, and they end again.
+    These are files and not rows: a database restored from a backup shows
+    finished builds as unfinished, and the agent would delete their guests.
 
     :param directory: the value of ``[DEFAULT] state_path``; None for no files
     """
@@ -111,7 +111,7 @@ class Guests:
         self, instance: objects.Instance, node: str, disks: Mapping[str, Any],
         progress: Callable[[], None],
     ) -> None:
-        """Transfer a guest, as :meth:`spawn` does with another one.
+        """Transfer a guest to this host; its server has not arrived yet.
 
         See :meth:`cellsched.virt.base.ComputeDriver.transfer_disks`.
         """
@@ -164,9 +164,9 @@ class Guests:
 
         An audit reads them from the cell. The log names each of them once.
 
-        :param is_idle: returns whether nothing is done with a server now
+        :param is_idle: returns whether no message is working on a server
         """
-        kept = (on_host.Fate.HERE, on_host.Fate.LOST)
+        explained = (on_host.Fate.HERE, on_host.Fate.LOST)
         now = self._database.now()
         with self._database.reader() as connection:
             resting = on_host.list_resting(connection, self._host)
@@ -175,16 +175,17 @@ class Guests:
             self.arrive(uuid)
         guests = self._driver.list_instances()
         records = [record for record in self.explain(guests)
-                   if record.fate not in kept]
+                   if record.fate not in explained]
         missing = resting.difference(guests)
         if records or missing:
-            # Look again: guests and rows change while they are read.
+            # Read again: guests and rows change while they are read.
             suspects = {uuid for uuid in (
                 *(record.uuid for record in records), *missing)
                 if is_idle(uuid)}
             guests = self._driver.list_instances()
             records = [record for record in self.explain(
-                suspects.intersection(guests)) if record.fate not in kept]
+                suspects.intersection(guests))
+                if record.fate not in explained]
             with self._database.reader() as connection:
                 missing = suspects.difference(guests).intersection(
                     on_host.list_resting(connection, self._host))

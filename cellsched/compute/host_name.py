@@ -81,11 +81,11 @@ class HostName:
             raise exception.HostNameTaken(
                 host=self._host, by='a host of another cell')
         now = self._clock.monotonic()
-        kept = seen.run == self._run
-        if not kept:
+        is_taken = seen.run != self._run
+        if is_taken:
             write(self._take_back, now - self._kept_at)
         self._kept_at = now
-        return not kept
+        return is_taken
 
     def _take_back(self, connection: Any, silent_s: float) -> None:
         run = services.lock(connection, self._host)
@@ -347,7 +347,7 @@ class HostIdentity:
             'which this host does not have', 'the same node')
 
     def _rename(self, former: str, host_id: str) -> None:
-        """Give the rows of this host's former name its name.
+        """Rename the rows of this host's former name.
 
         The rules of server groups compare the names of hosts. The claim store
         comes first: after a failure, the cell's rows still have the former

@@ -11,6 +11,7 @@ import oslo_messaging
 
 from cellsched.claims import base as claims_base
 from cellsched.compute.guests import Guests
+from cellsched.compute.progress import RUNNING
 from cellsched.context import admin
 from cellsched.context import RequestContext
 from cellsched.db.cell import instances
@@ -28,15 +29,13 @@ from cellsched.virt import base as virt_base
 
 LOG = log.getLogger(__name__)
 
-#: Nova's number for a server that runs.
-RUNNING = 1
 
-#: Tasks of servers that may run elsewhere, or that end.
+#: Tasks of servers that may run on another host or are being deleted.
 _NOT_REVERTED = (states.RESIZE_MIGRATING.task_state, 'deleting')
 
 
 class MovingAgent:
-    """Takes servers over from other hosts of the cell, and removes them.
+    """Takes servers over from other hosts of the cell, and may_remove them.
 
     The row of the move and the row of the server change together and control
     each step. So a repeated message, or one for an aborted move, does nothing,
@@ -100,7 +99,7 @@ class MovingAgent:
             try:
                 disks = self._driver.prepare_migration(instance)
             except Exception as exc:
-                self._stay(instance, move, exc)
+                self._fail_on_source(instance, move, exc)
                 return
             self._reached('MoveStop')
         assert move.dest_compute is not None
@@ -109,7 +108,7 @@ class MovingAgent:
                                      move.uuid, node, disks)
         except Exception as exc:
             with self._lock(uuid):
-                self._stay(instance, move, exc)
+                self._fail_on_source(instance, move, exc)
 
     def migrate_in(
         self, context: RequestContext, instance: objects.Instance,
@@ -143,7 +142,7 @@ class MovingAgent:
             self._remove(context, instance)
             self._reached('MoveDestroy')
             if not self._change(move, {'host': None, 'node': None}):
-                self._pass_over(move)
+                self._abandon(move)
                 return
             self._reached('MoveFinish')
             self._migrations.finish(self._database, move)
@@ -153,7 +152,7 @@ class MovingAgent:
         self, context: RequestContext, instance: objects.Instance,
         migration_uuid: str,
     ) -> None:
-        """End a move on the host that the server left, or tried to.
+        """End a move on its source host.
 
         A guest stays unless the move, or another record, says that this host
         must lose it: the guest can be newer than a move of a restored
@@ -180,14 +179,14 @@ class MovingAgent:
     def clean_up(self) -> None:
         """Remove servers that left this host while it was down."""
         with self._database.reader() as connection:
-            remaining = server_moves.list_left(
+            moves = server_moves.list_left(
                 connection, self._host, self._guests.host_id)
-        for move in remaining:
+        for move in moves:
             instance = objects.Instance(uuid=move.instance_uuid)
             try:
                 self.migrate_out(admin(), instance, move.uuid)
             except Exception:
-                # A conductor of the cell tells this host again.
+                # A conductor of the cell casts migrate_out again.
                 LOG.exception('Could not remove the server, which has moved '
                               'to another host', instance_uuid=instance.uuid)
 
@@ -205,7 +204,7 @@ class MovingAgent:
                 LOG.debug('Not reverting the server: it is locked',
                           instance_uuid=uuid)
             except Exception:
-                # A failure of one server does not stop the others.
+                # A failure of one server must not stop the next ones.
                 LOG.exception('Could not start the server again, whose '
                               'migration has failed', instance_uuid=uuid)
 
@@ -223,20 +222,21 @@ class MovingAgent:
             if move is None:
                 return
             self._reached('MoveBegin')
-            # A guest that was here before is removed only by a record.
-            removes = move.source_compute != self._host and (
+            # A guest that was on this host before is removed only if a record
+            # says so.
+            may_remove = move.source_compute != self._host and (
                 instance.uuid not in self._driver.list_instances())
             try:
                 if disks is not None and self._has_left(instance.uuid):
                     self._guests.destroy(instance)
-                    removes = True
+                    may_remove = True
                 if move.source_compute == self._host:
                     self._guests.destroy(instance)
                 self._network.setup_instance_network_on_host(
                     context, instance, self._host)
                 if disks is None:
                     self._guests.spawn(instance, node)
-                elif removes:
+                elif may_remove:
                     self._fetch(instance, move, node, disks)
                 else:
                     raise exception.BuildFailed(
@@ -246,17 +246,17 @@ class MovingAgent:
                 LOG.exception('The %s failed on this host',
                               move.migration_type,
                               instance_uuid=instance.uuid, context=context)
-                if removes:
+                if may_remove:
                     self._remove(context, instance)
                 self._migrations.abort(self._database, move, exc)
                 arrived = False
             else:
                 self._reached('MoveSpawn')
                 arrived = self._arrive(
-                    context, instance, move, node, removes)
+                    context, instance, move, node, may_remove)
         if arrived and move.kind.leaves or disks is not None:
-            # The source removes the server, or starts it again.
-            self._leave(context, instance, move)
+            # The source may_remove the server, or starts it again.
+            self._release_source(context, instance, move)
 
     def _fetch(
         self, instance: objects.Instance, move: server_moves.Migration,
@@ -272,16 +272,16 @@ class MovingAgent:
         check()
         self._guests.transfer(instance, node, disks, check)
         self._reached('MoveTransfer')
-        # From here on the deadline begins anew, so that the server does not
-        # start on its source at the same time.
+        # Restart the deadline, so that the source does not start the server
+        # at the same time.
         check()
         self._driver.finish_migration(instance, node)
 
     def _arrive(
         self, context: RequestContext, instance: objects.Instance,
-        move: server_moves.Migration, node: str, removes: bool,
+        move: server_moves.Migration, node: str, may_remove: bool,
     ) -> bool:
-        """Record that a server is on this host, or give the move up."""
+        """Record that a server is on this host, or abort its move."""
         if self._change(move, {
                 'host': self._host, 'node': node, 'power_state': RUNNING,
                 'availability_zone': instance.get('availability_zone')}):
@@ -290,9 +290,9 @@ class MovingAgent:
             self._migrations.finish(self._database, move)
             self._reached('MoveClaim')
             return True
-        if removes:
+        if may_remove:
             self._remove(context, instance)
-        self._pass_over(move)
+        self._abandon(move)
         return False
 
     def _has_left(self, uuid: str) -> bool:
@@ -317,7 +317,7 @@ class MovingAgent:
                 connection, move.uuid, [server_moves.MIGRATING],
                 server_moves.MIGRATING, self._database.now())
 
-    def _stay(
+    def _fail_on_source(
         self, instance: objects.Instance, move: server_moves.Migration,
         reason: Exception,
     ) -> None:
@@ -361,7 +361,7 @@ class MovingAgent:
             LOG.exception('Could not clean up networks on this host',
                           instance_uuid=instance.uuid, context=context)
 
-    def _leave(
+    def _release_source(
         self, context: RequestContext, instance: objects.Instance,
         move: server_moves.Migration,
     ) -> None:
@@ -401,7 +401,7 @@ class MovingAgent:
                 return None
             begun = begun or _is_begun(row, move)
         if not begun:
-            self._pass_over(move)
+            self._abandon(move)
             return None
         return move
 
@@ -439,7 +439,7 @@ class MovingAgent:
                     connection, move.uuid, server_moves.UNMOVED,
                     server_moves.MIGRATING, self._database.now())
         if not begun:
-            self._pass_over(move)
+            self._abandon(move)
             return None
         return move
 
@@ -462,7 +462,7 @@ class MovingAgent:
                 connection, move.uuid, [server_moves.MIGRATING],
                 server_moves.MOVED, now)
 
-    def _pass_over(self, move: server_moves.Migration) -> None:
+    def _abandon(self, move: server_moves.Migration) -> None:
         """Abort a move whose server is deleted or no longer waits for it."""
         LOG.info('Not finishing the %s: the server is deleted, or the move '
                  'was aborted', move.migration_type,

@@ -49,7 +49,7 @@ RUNNING = 1
 
 
 @dataclasses.dataclass(eq=False)
-class _News:
+class _BuildReport:
     """The start or the end of a build, and the result of recording it.
 
     :param message: message of a starting build
@@ -59,14 +59,14 @@ class _News:
     message: build_casts.BuildMessage | None = None
     #: When an ended build began on this host.
     started_at: datetime.datetime | None = None
-    #: Whether the build was as expected, and now is as it was to be.
-    went: bool = False
+    #: Whether the row had the expected state, and has the new one.
+    recorded: bool = False
     had_networks: bool = False
     error: Exception | None = None
 
     @property
-    def asks_networks(self) -> bool:
-        # Nobody gives networks before the first try.
+    def reads_networks(self) -> bool:
+        # A server has no networks before its first build.
         return self.message is not None and self.message.tried != 1
 
     def change(self, host: str, now: datetime.datetime) -> instances.Change:
@@ -77,11 +77,11 @@ class _News:
                 {'power_state': RUNNING, 'launched_at': now}, {'host': host})
         expected: dict[str, Any] = {'host': None}
         if self.message.tried:
-            # A message of an earlier try may come again, when the build is
-            # on its way to another host and what it claims is there.
+            # A message of an earlier attempt may come again while the build
+            # is on its way to another host, which has its claims.
             expected['build_attempts'] = self.message.tried
-        # A name can be that of another host or node by now. The claim is on
-        # the node with the uuid.
+        # Another host or node may have the name by now. The claim is on the
+        # node with the uuid.
         node = self.message.chosen.nodename
         node_uuid = self.message.chosen.get('compute_node_uuid')
         return instances.Change(
@@ -103,7 +103,7 @@ class ProgressReports:
         self._database = database
         self._clock = clock
         self._group_commit = batching.GroupCommit(
-            self._say, make_lock=clock.lock)
+            self._record, make_lock=clock.lock)
 
     def begin(
         self, uuid: str, message: build_casts.BuildMessage
@@ -114,8 +114,8 @@ class ProgressReports:
         its server is not in the expected state. From now on the row says that
         the server may have networks.
         """
-        news = self._exchange(_News(uuid, message))
-        return news.had_networks if news.went else None
+        report = self._report(_BuildReport(uuid, message))
+        return report.had_networks if report.recorded else None
 
     def finish(
         self, uuid: str, started_at: datetime.datetime | None = None
@@ -124,52 +124,51 @@ class ProgressReports:
 
         This finishes the action ``create``, with the event of this host.
         """
-        return self._exchange(_News(uuid, started_at=started_at)).went
+        return self._report(_BuildReport(uuid, started_at=started_at)).recorded
 
-    def _exchange(self, news: _News) -> _News:
-        self._group_commit.do(news)
-        if news.error is not None:
-            raise news.error
-        return news
+    def _report(self, report: _BuildReport) -> _BuildReport:
+        self._group_commit.do(report)
+        if report.error is not None:
+            raise report.error
+        return report
 
-    def _say(self, all_news: Sequence[_News]) -> None:
+    def _record(self, reports: Sequence[_BuildReport]) -> None:
         try:
-            if (len(all_news) == 1 and not all_news[0].asks_networks
+            if (len(reports) == 1 and not reports[0].reads_networks
                     and self._database.is_postgresql):
-                went = self._say_at_once(all_news[0])
+                recorded = self._record_one(reports[0])
             else:
-                went = self._say_together(all_news)
+                recorded = self._record_all(reports)
         except exception.DATABASE_UNAVAILABLE as exc:
-            # Nobody knows whether that was committed, so that to say it of
-            # each again could be taken for what is late; and each would wait
-            # as long.
-            for news in all_news:
-                news.error = exception.copy_of(exc)
+            # The outcome of the commit is unknown. To write each report alone
+            # could repeat a change, and each would wait for the database.
+            for report in reports:
+                report.error = exception.copy_of(exc)
             return
-        for news in all_news:
-            news.went = news.uuid in went
+        for report in reports:
+            report.recorded = report.uuid in recorded
 
-    def _say_at_once(self, news: _News) -> set[str]:
+    def _record_one(self, report: _BuildReport) -> set[str]:
         """Record a start or an end in one round trip to PostgreSQL."""
         now = self._clock.now()
-        change = news.change(self._host, now)
+        change = report.change(self._host, now)
         with self._database.each_alone() as connection:
-            if news.message is not None:
+            if report.message is not None:
                 return instances.transit_all(connection, [change], now)
             return instances.end_build(
-                connection, change, now, news.started_at, self._host)
+                connection, change, now, report.started_at, self._host)
 
-    def _say_together(self, all_news: Sequence[_News]) -> set[str]:
+    def _record_all(self, reports: Sequence[_BuildReport]) -> set[str]:
         now = self._clock.now()
         with self._database.writer() as connection:
-            for news in all_news:
-                news.had_networks = (
-                    news.asks_networks
-                    and networks.is_allocated(connection, news.uuid))
-            went = instances.transit_all(connection, [
-                news.change(self._host, now) for news in all_news], now)
+            for report in reports:
+                report.had_networks = (
+                    report.reads_networks
+                    and networks.is_allocated(connection, report.uuid))
+            recorded = instances.transit_all(connection, [
+                report.change(self._host, now) for report in reports], now)
             instance_history.finish(connection, {
-                news.uuid: news.started_at for news in all_news
-                if news.message is None and news.uuid in went
+                report.uuid: report.started_at for report in reports
+                if report.message is None and report.uuid in recorded
             }, 'create', instance_history.BUILD_EVENT, now, self._host)
-        return went
+        return recorded

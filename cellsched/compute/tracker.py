@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reporting what a host has."""
+"""Reports of a host's nodes and resources."""
 
 import collections
 from collections.abc import Callable
@@ -94,8 +94,9 @@ class Tracker:
         # The servers and images that were last read from the cell.
         self._servers: Sequence[Any] = ()
         self._images: Sequence[Any] = ()
-        # The last report of each node, to the cell and to the claim store.
-        self._told: dict[str, Mapping[str, Any]] = {}
+        # The last report of each node: the values in the cell, the uuid, and
+        # the inventories in the claim store.
+        self._rows: dict[str, Mapping[str, Any]] = {}
         self._providers: dict[str, str] = {}
         self._reported: dict[str, dict[str, _Inventories]] = {}
         # The traits and the root that the store has, by provider.
@@ -106,9 +107,9 @@ class Tracker:
         self._ignored: dict[str, Set[str]] = {}
         # Nodes with a uuid of their own, or with devices that have one.
         self._moving: set[str] = set()
-        # New nodes, and the number of reports in which their inventories are
-        # still verified.
-        self._young: dict[str, int] = {}
+        # New nodes, and the number of reports in which their inventories will
+        # be verified.
+        self._unverified: dict[str, int] = {}
         # Nodes that the last report left out, with the reasons.
         self._refused: dict[str, str] = {}
         self._conditions = Conditions(LOG, database.clock.monotonic)
@@ -144,7 +145,7 @@ class Tracker:
                 self._servers = servers
             held = compute_nodes.list_held(connection, self._conf.host)
             if self._host_id and (
-                    not self._told or self._told.keys() - nodes.keys()):
+                    not self._rows or self._rows.keys() - nodes.keys()):
                 former = compute_nodes.list_former(
                     connection, self._conf.host, self._host_id)
         self._emptied = {}
@@ -201,7 +202,7 @@ class Tracker:
                                  f'of node {row.uuid} of the same name are '
                                  'not deleted yet')
                     continue
-                if not self._bring(uuid, node, now):
+                if not self._take_row(uuid, node, now):
                     continue
                 self._forget(node)
             if resources.uuid or any(
@@ -269,8 +270,11 @@ class Tracker:
             self._state.write_nodes(uuids)
         self._kept = uuids
 
-    def _bring(self, uuid: str, node: str, now: datetime.datetime) -> bool:
-        """Move a node's row to this host and name; return if that is done."""
+    def _take_row(self, uuid: str, node: str, now: datetime.datetime) -> bool:
+        """Move a node's row to this host and name.
+
+        :returns: whether the row has this host and name
+        """
         with self._database.reader() as connection:
             held = compute_nodes.holder(connection, uuid)
             here = (self._conf.host, node)
@@ -294,7 +298,7 @@ class Tracker:
 
     def _forget(self, node: str) -> None:
         """Forget what was reported of a node."""
-        self._told.pop(node, None)
+        self._rows.pop(node, None)
         self._children.pop(node, None)
         for uuid in self._reported.pop(node, {}):
             self._described.pop(uuid, None)
@@ -303,14 +307,15 @@ class Tracker:
     def _verify(self) -> None:
         """Report inventories again that another host has emptied since.
 
-        That can happen to what moves between hosts: a node or a device with a
-        uuid of its driver, whose former host stops to report it. It can happen
-        to a node that comes back while its service is deleted, too.
+        The former host of a node or device with a uuid of its driver empties
+        the inventory when it stops to report it. The deletion of a service
+        empties a node that comes back at the same time.
         """
-        nodes = {uuid: node for node in {*self._moving, *self._young}
+        nodes = {uuid: node for node in {*self._moving, *self._unverified}
                  for uuid in self._reported.get(node, ())}
-        self._young = {node: reports - 1 for node, reports
-                       in self._young.items() if reports > 1}
+        self._unverified = {
+            node: reports - 1 for node, reports in self._unverified.items()
+            if reports > 1}
         for usage in self._claims.usages(
                 providers=list(nodes)).usages if nodes else ():
             reported = self._reported[nodes[usage.provider]]
@@ -323,8 +328,8 @@ class Tracker:
         self, nodes: Mapping[str, Any],
         held: Sequence[compute_nodes.HeldNode], now: datetime.datetime,
     ) -> None:
-        """Stop to offer the nodes that the driver no longer reports."""
-        for node in self._told.keys() - nodes.keys():
+        """Stop offering the nodes that the driver no longer reports."""
+        for node in self._rows.keys() - nodes.keys():
             self._forget(node)
         reported = set(self._providers.values())
         for each in held:
@@ -334,7 +339,10 @@ class Tracker:
     def _vanish(
         self, held: compute_nodes.HeldNode, now: datetime.datetime
     ) -> bool:
-        """Empty a node, and delete it if nothing is on it; return if so."""
+        """Empty a node, and delete it if nothing is on it.
+
+        :returns: whether nothing is on it
+        """
         if held.uuid in self._emptied:
             return self._emptied[held.uuid]
         uuids = [held.uuid, *_uuids(held.providers)]
@@ -365,7 +373,7 @@ class Tracker:
             seen = services.look(connection, self._conf.host)
         if self._name.keep(seen, self._write):
             # Another process may have set the inventory.
-            self._told.clear()
+            self._rows.clear()
             self._reported.clear()
             self._described.clear()
             self._providers.clear()
@@ -381,17 +389,17 @@ class Tracker:
             **of_images(
                 value for on, *value in self._images if on == node),
             'failed_builds': self._outcomes.failed_in_a_row(node)})
-        if node not in self._told:
-            self._young[node] = _VERIFIED_REPORTS
+        if node not in self._rows:
+            self._unverified[node] = _VERIFIED_REPORTS
         new = resources.uuid or self._new_uuid()
         provider = self._providers.get(node) or self._find(node) or new
         # A node whose row was deleted meanwhile gets a new row.
-        while self._told.get(node) != (values := {
+        while self._rows.get(node) != (values := {
                 **values, **self._facts(node, provider, resources)}):
-            self._empty(node, provider, values['providers'])
+            self._empty_children(node, provider, values['providers'])
             provider = self._providers[node] = self._write(
                 compute_nodes.save, new, self._conf.host, node, values, now)
-            self._told[node] = values
+            self._rows[node] = values
             new = resources.uuid or self._new_uuid()
         reported = self._reported.setdefault(node, {})
         inventories = self._inventories(node, provider, resources)
@@ -431,13 +439,13 @@ class Tracker:
         return uuid
 
     def _is_elsewhere(self, uuid: str, provider: str) -> bool:
-        """Return whether a device is below another node by now."""
+        """Return whether a device belongs to another node now."""
         root = self._claims.roots([uuid]).get(uuid, provider)
         with self._database.reader() as connection:
             return root != provider or compute_nodes.has_child(
                 connection, uuid, provider)
 
-    def _empty(
+    def _empty_children(
         self, node: str, provider: str, providers: str | None
     ) -> None:
         """Remove the inventories of children that a node no longer has.
@@ -447,14 +455,15 @@ class Tracker:
 
         :param providers: text of the current children
         """
-        known, have = self._children.setdefault(node, set()), _uuids(providers)
-        for uuid in sorted(known - have):
+        known = self._children.setdefault(node, set())
+        current = _uuids(providers)
+        for uuid in sorted(known - current):
             if not self._is_elsewhere(uuid, provider):
                 self._claims.set_inventory(uuid, {})
             self._reported.get(node, {}).pop(uuid, None)
             self._described.pop(uuid, None)
             known.discard(uuid)
-        known |= have
+        known |= current
 
     def _write(self, query: Callable[..., Any], *args: Any) -> Any:
         return self._database.write(query, *args, attempts_max=_ATTEMPTS_MAX)
@@ -463,28 +472,29 @@ class Tracker:
         self, node: str, provider: str, resources: virt_base.NodeResources
     ) -> dict[str, _Inventories]:
         """Return the inventories of a node and its children, by uuid."""
-        found = {provider: self._joined(
+        merged = {provider: self._merged(
             f'node {node}', provider,
             {**self._figures(resources), **resources.inventories},
             self._provider_config.inventories(node, provider))}
         for name, child in resources.providers.items():
             uuid = _child_uuid(provider, name, child)
-            found[uuid] = self._joined(
+            merged[uuid] = self._merged(
                 f'child provider {name!a} of node {node}', uuid,
                 child.inventories, self._provider_config.inventories(
                     name, uuid, is_node=False))
-        return found
+        return merged
 
-    def _joined(
-        self, name: str, uuid: str, own: _Inventories, value: _Inventories
+    def _merged(
+        self, name: str, uuid: str, of_driver: _Inventories,
+        of_files: _Inventories,
     ) -> _Inventories:
         """Merge inventories of driver and files; the driver wins."""
-        both = own.keys() & value.keys()
+        both = of_driver.keys() & of_files.keys()
         if both and both != self._ignored.get(uuid):
             LOG.error('The provider configuration of %s on %s is ignored: '
                       'the driver reports it', ', '.join(sorted(both)), name)
         self._ignored[uuid] = both
-        return {**value, **own}
+        return {**of_files, **of_driver}
 
     def _figures(
         self, resources: virt_base.NodeResources
@@ -591,7 +601,7 @@ def _uuids(providers: str | None) -> set[str]:
 
 
 def _text(value: Any) -> str:
-    """Return what a driver says as JSON text; a text is taken for it."""
+    """Return a driver's value as JSON text; a text is returned unchanged."""
     if isinstance(value, str):
         return value
     return jsonutils.dumps(value, sort_keys=True)
@@ -608,9 +618,9 @@ _BUSY_TASKS = frozenset({
 
 
 def of_servers(rows: Iterable[Any]) -> dict[str, int]:
-    """Return the statistics that servers make.
+    """Return the statistics of servers.
 
-    :param rows: how many ``servers`` there are of each ``vm_state``,
+    :param rows: the number of ``servers`` with each ``vm_state``,
         ``task_state`` and ``project_id``
     """
     counts = collections.Counter({'num_instances': 0, 'io_workload': 0})
@@ -628,18 +638,18 @@ def of_servers(rows: Iterable[Any]) -> dict[str, int]:
 def of_images(
     rows: Iterable[tuple[str, str, int]]
 ) -> dict[str, dict[str, dict[str, int]]]:
-    """Return what the images of servers say, as a statistic.
+    """Return the image properties of servers, as a statistic.
 
-    Where they say too much, the values that most servers have are kept.
+    If they are too long, only the values of the most servers are included.
 
-    :param rows: property, value, and how many servers have it
+    :param rows: property, value, and number of servers with it
     """
-    given: dict[str, dict[str, int]] = {}
-    remaining = _IMAGES_MAX
+    counts: dict[str, dict[str, int]] = {}
+    room = _IMAGES_MAX
     for name, value, servers in sorted(
             rows, key=lambda row: (-row[2], row[0], row[1])):
-        remaining -= len(json.dumps([name, value, servers])) + 4
-        if remaining < 0:
+        room -= len(json.dumps([name, value, servers])) + 4
+        if room < 0:
             break
-        given.setdefault(name, {})[value] = servers
-    return {'image_props': given} if given else {}
+        counts.setdefault(name, {})[value] = servers
+    return {'image_props': counts} if counts else {}
