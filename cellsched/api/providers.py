@@ -21,7 +21,6 @@ from cellsched.api import validation
 from cellsched.cells import gather
 from cellsched.cells import registry
 from cellsched.claims import base as claims_base
-from cellsched.claims import base as claims
 from cellsched.clock import Clock
 from cellsched.context import admin
 from cellsched.context import RequestContext
@@ -39,6 +38,9 @@ from cellsched.objects import resources
 #: Kinds of providers: a compute node; a part of a compute node; and a
 #: provider that the hosts of an aggregate share.
 ROOT, CHILD, SHARING = KINDS = ('root', 'child', 'sharing')
+
+#: Times that one request sets an inventory that other requests change.
+_SYNCS_MAX = 20
 
 
 class ClassUsage(NamedTuple):
@@ -137,7 +139,7 @@ def of_shared(
 
 
 def with_usage(
-    records: Iterable[ProviderRecord], store: claims.Providers,
+    records: Iterable[ProviderRecord], store: claims_base.Providers,
     everything: bool = False,
 ) -> list[ProviderRecord]:
     """Return providers with their inventories and usage.
@@ -160,7 +162,7 @@ def with_usage(
 
 
 def _shown(
-    usage: claims.Usage, inventories: Mapping[str, resources.Inventory]
+    usage: claims_base.Usage, inventories: Mapping[str, resources.Inventory]
 ) -> dict[str, ClassUsage]:
     nothing = resources.Inventory(0)
     shown = {
@@ -351,7 +353,7 @@ class Providers(base.Controller):
         """Return all providers of the cells that answer.
 
         :param kind: only such ones; see
-            :data:`.api.provider_records.KINDS`
+            :data:`KINDS`
         :raises cellsched.exception.InvalidField: the kind is unknown
         """
         if kind is not None:
@@ -445,9 +447,11 @@ class Providers(base.Controller):
         Concurrent requests may set it in any order. Each reads the row again
         after it has set the inventory, so that the last one sets the last
         row.
+
+        :raises cellsched.exception.ServiceBusy: the row changed each time
         """
         synced: Mapping[str, resources.Inventory] | None = None
-        while True:
+        for _ in range(_SYNCS_MAX):
             try:
                 inventories = self._get_shared(uuid).inventories
             except exception.ResourceProviderNotFound:
@@ -456,6 +460,8 @@ class Providers(base.Controller):
                 return
             self._claims().set_inventory(uuid, inventories)
             synced = inventories
+        # Other requests change the row all the time.
+        raise exception.ServiceBusy(waiting=1)
 
 
 def _check_name(name: Any) -> None:

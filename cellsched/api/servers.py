@@ -250,7 +250,7 @@ class Servers(base.ServerController):
             # A separate attempt for each would wait as long each time, and
             # the transaction may have been committed.
             for each in creations:
-                each.error = each.error or exc
+                each.error = each.error or exception.copy_of(exc)
 
     def _accept_all(
         self, creations: Sequence['_Creation'], is_repeated: bool
@@ -275,7 +275,7 @@ class Servers(base.ServerController):
                 except exception.DATABASE_UNAVAILABLE:
                     raise
                 except exception.CellschedException as exc:
-                    # It is refused; the others are not.
+                    # Only this request is refused.
                     each.error = exc
                 else:
                     accepted.append(each.accepted)

@@ -149,7 +149,7 @@ class HostReader:
             context, cells.values(),
             lambda cell_context: self._ask(cell_context, scope))
         quiet = gathered.silent | gathered.failures.keys()
-        made = self.nothing()
+        reading = self.nothing()
         with self._lock:
             self.health.disable(disabled)
             for uuid in quiet:
@@ -157,14 +157,14 @@ class HostReader:
         # Use the order of the cells, and not the order of their answers.
         results = {uuid: gathered.results[uuid] for uuid in cells
                    if uuid in gathered.results}
-        with made.table.batch():
-            self._fill(made.table, cells, results, sharing)
+        with reading.table.batch():
+            self._fill(reading.table, cells, results, sharing)
             marks = {row.uuid: (row.lane, row.position)
                      for hosts, _ in results.values() for row in hosts.nodes}
-            self._fill_usages(made.table, marks, scope, sharing)
-        self.silent = sorted(
+            self._fill_usages(reading.table, marks, scope, sharing)
+        silent = self.silent = sorted(
             cells[uuid].identity for uuid in quiet - disabled.keys())
-        return HostReading(made.table, self.silent, marks)
+        return HostReading(reading.table, silent, marks)
 
     def beats(self, context: RequestContext) -> HostTable:
         """Return all hosts with only the times of their last reports.
@@ -174,14 +174,14 @@ class HostReader:
         gathered = self.gatherer.gather(
             context, self.cells.real(operator_changes.KNOWN_S),
             self._ask_beats)
-        made = self.nothing().table
-        with made.batch():
+        table = self.nothing().table
+        with table.batch():
             for uuid, (rows, ahead_s) in gathered.results.items():
                 if rows:
-                    made.put([row.uuid for row in rows], {
+                    table.put([row.uuid for row in rows], {
                         'cell': uuid,
                         **node_columns.of_services(rows, ahead_s)})
-        return made
+        return table
 
     def hosts_kept_for(self, key: str, value: str, limit: int) -> list[str]:
         """Return the names of hosts in aggregates with certain metadata.
@@ -196,7 +196,8 @@ class HostReader:
             reported = list(self._updates.values())
         return found + [
             host for each in reported for host in each.get('hosts') or ()
-            if any(name.startswith(key) and given == value for name, given
+            if any(name.startswith(key) and each_value == value
+                   for name, each_value
                    in (each.get('metadata') or {}).items())]
 
     def tell_aggregates(
@@ -253,11 +254,11 @@ class HostReader:
             follower = cell_follower.CellFollower(
                 cells[uuid], table, self._lock, groups, self.discovery,
                 self.clock, self.conditions, self.policy.maps_hosts)
-            own = follower.mapped = mapped.get(uuid, set())
+            of_cell = follower.mapped = mapped.get(uuid, set())
             follower.take(dataclasses.replace(hosts, nodes=[
                 row for row in hosts.nodes
                 # The host was mapped once and its mapping was deleted.
-                if row.host in own
+                if row.host in of_cell
                 or row.host not in owners and row.mapped < 1]), ahead_s)
 
     def _groups(

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sharing providers: create, change, delete."""
 
+import itertools
+
 import hypothesis
 from hypothesis import strategies
 import sqlalchemy as sa
@@ -151,6 +153,28 @@ class TestSharing(sharing.TestCase):
         self.update(inventories={'DISK_GB': {'total': 5}})
 
         self.assertEqual({'DISK_GB': 7}, self.capacity(made.uuid))
+
+    def test_update_of_an_ever_changing_provider_ends(self):
+        self.create()
+        totals = itertools.count(10)
+
+        def change():
+            self.store.before_change = change
+            row = self.providers._get_shared('pool')
+            with self.database.writer() as connection:
+                shared_providers.update(connection, row._replace(
+                    inventories={'DISK_GB': resources.Inventory(
+                        next(totals))}), self.clock.now())
+
+        self.store.before_change = change
+
+        self.assertRaises(exception.ServiceBusy, self.update,
+                          inventories={'DISK_GB': {'total': 5}})
+
+        self.store.before_change = None
+        self.update(inventories={'DISK_GB': {'total': 5}})
+        self.assertEqual({'DISK_GB': 5}, self.capacity(
+            self.providers._get_shared('pool').uuid))
 
     def test_provider_deleted_during_an_update_has_no_capacity(self):
         made = self.create()

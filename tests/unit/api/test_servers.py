@@ -410,6 +410,8 @@ class TestGetAndList(ServersTestCase):
         for call in calls[1:]:
             self.assertIsInstance(
                 call.exception(), exception.DatabaseUnreachable)
+        # Each thread has a traceback of its own.
+        self.assertIsNot(calls[1].exception(), calls[2].exception())
         self.assertEqual([1, 1, 1], self.written())
 
     def test_invalid_ids_are_refused(self):

@@ -340,6 +340,28 @@ class TestProviderScheduler(world.DriverTestCase):
         self.assertEqual(6, decision.hosts)
         self.assertEqual([], self.claims.consumers())
 
+    def test_request_has_the_silent_cells_of_its_own_reading(self):
+        class Reader(host_reader.HostReader):
+            """Another request has read after each request."""
+
+            @property
+            def silent(self):
+                return ['cell1']
+
+            @silent.setter
+            def silent(self, value):
+                pass
+
+        parts = self.made().parts
+        reader = Reader(
+            parts.database, parts.cells, parts.gatherer, parts.discovery,
+            parts.claims, parts.clock, manager.RefreshPolicy(), 'nova')
+
+        reading = reader.read(
+            hosts.CONTEXT, host_reader.EVERYTHING, host_reader.NO_SHARING)
+
+        self.assertEqual([], reading.silent)
+
     def test_outage_of_all_hosts_is_uncertain(self):
         self.world.clock.advance(120)
 
