@@ -198,7 +198,7 @@ class ServerHistory(base.ServerController):
 def migration(
     row: Any, cell: objects.CellMapping, is_admin: bool
 ) -> MigrationRecord:
-    """Return the record of a row of ``db.cell.server_history``."""
+    """Return the record of a row of ``db.cell.server_moves``."""
     return MigrationRecord(
         row.uuid, row.instance_uuid, name_of(cell) if is_admin else None,
         row.migration_type, row.status,

@@ -172,10 +172,10 @@ def _plain(value: Any) -> Any:
     return sorted(value) if isinstance(value, frozenset) else value
 
 
-def _load_cells(given: Any, cells: cell_health.Cells) -> dict[str, str]:
+def _load_cells(data: Any, cells: cell_health.Cells) -> dict[str, str]:
     names: dict[str, str] = {}
     disabled = {}
-    for place, value in items('cells', given, CELLS_MAX):
+    for place, value in items('cells', data, CELLS_MAX):
         where = f'cells[{place}]'
         check_keys(
             value, where, {'uuid', 'name', 'heard_at', 'failures',
@@ -202,10 +202,10 @@ def _load_cells(given: Any, cells: cell_health.Cells) -> dict[str, str]:
     return names
 
 
-def _load_aggregates(given: Any) -> dict[int, aggregate.HostAggregate]:
+def _load_aggregates(data: Any) -> dict[int, aggregate.HostAggregate]:
     found: dict[int, aggregate.HostAggregate] = {}
     for place, entry in items(
-        'aggregates', given, AGGREGATES_MAX):
+        'aggregates', data, AGGREGATES_MAX):
         where = f'aggregates[{place}]'
         names = {'id', 'uuid', 'name', 'metadata'}
         check_keys(entry, where, names, names)
@@ -226,15 +226,15 @@ def _load_aggregates(given: Any) -> dict[int, aggregate.HostAggregate]:
 
 
 def _load_columns(
-    table: HostTable, given: Any,
+    table: HostTable, data: Any,
     groups: Mapping[int, aggregate.HostAggregate],
 ) -> None:
-    check_keys(given, 'columns', None, set(_NEEDED))
+    check_keys(data, 'columns', None, set(_NEEDED))
     count = len(
-        items('columns.uuid', given['uuid'], HOSTS_MAX))
+        items('columns.uuid', data['uuid'], HOSTS_MAX))
     values = {}
     amounts = 0
-    for name, value in given.items():
+    for name, value in data.items():
         spec = table.specs.get(name)
         if spec is None:
             amounts += 1
@@ -276,10 +276,10 @@ def _check_children(values: Mapping[str, Any]) -> None:
             'child_units have')
 
 
-def _load_sharing(table: HostTable, given: Any) -> None:
+def _load_sharing(table: HostTable, data: Any) -> None:
     names = {'uuid', 'name', 'aggregate', 'traits', 'available', 'units'}
     found = {}
-    for place, value in items('sharing', given, SHARING_MAX):
+    for place, value in items('sharing', data, SHARING_MAX):
         where = f'sharing[{place}]'
         check_keys(value, where, names, names)
         if not isinstance(value['available'], dict):
@@ -342,53 +342,53 @@ def invalid(
 
 
 def check_keys(
-    given: Any, where: str, known: set[str] | None, needed: set[str]
+    data: Any, where: str, known: set[str] | None, needed: set[str]
 ) -> None:
     """Check that a value is an object with these fields.
 
     :param known: the allowed fields; None allows any further field
     """
     field = where or 'document'
-    if not isinstance(given, dict):
+    if not isinstance(data, dict):
         raise invalid(field, 'an object')
-    for name in sorted(needed - given.keys()):
+    for name in sorted(needed - data.keys()):
         raise invalid(f'{where}.{name}'.lstrip('.'), None, 'it is missing')
-    for name in sorted(given.keys() - (given.keys() if known is None
-                                       else known)):
+    for name in sorted(data.keys() - (data.keys() if known is None
+                                      else known)):
         raise invalid(field, None, f'unknown field {name!r:.80}')
 
 
-def items(field: str, given: Any, most: int) -> list[tuple[int, Any]]:
+def items(field: str, data: Any, most: int) -> list[tuple[int, Any]]:
     """Yield the items of a list, each with its field name."""
-    if not isinstance(given, list) or len(given) > most:
+    if not isinstance(data, list) or len(data) > most:
         raise invalid(field, f'a list of at most {most}')
-    return list(enumerate(given))
+    return list(enumerate(data))
 
 
-def text(field: str, given: Any, most: int = 255, least: int = 1) -> str:
+def text(field: str, data: Any, most: int = 255, least: int = 1) -> str:
     """Return a text of an allowed length."""
-    if not isinstance(given, str) or not least <= len(given) <= most:
+    if not isinstance(data, str) or not least <= len(data) <= most:
         raise invalid(field, f'a string of {least} to {most} characters')
     try:
-        given.encode()
+        data.encode()
     except UnicodeError:
         # JSON can hold a lone surrogate, which cannot be encoded.
         raise invalid(field, 'valid Unicode') from None
-    return given
+    return data
 
 
-def shown(field: str, given: Any, least: int = 1) -> str:
+def shown(field: str, data: Any, least: int = 1) -> str:
     """Return a name that is safe to print on a terminal."""
-    if not text(field, given, least=least).isprintable():
+    if not text(field, data, least=least).isprintable():
         raise invalid(field, 'printable characters')
-    return str(given)
+    return str(data)
 
 
-def number(field: str, given: Any, least: float, most: float) -> float:
+def number(field: str, data: Any, least: float, most: float) -> float:
     """Return a finite number between two bounds."""
-    if type(given) not in (int, float) or not least <= given <= most:
+    if type(data) not in (int, float) or not least <= data <= most:
         raise invalid(field, f'a number from {least:g} to {most:g}')
-    return float(given)
+    return float(data)
 
 
 def check_available(name: str, count: int, most: int) -> None:
@@ -413,22 +413,22 @@ def check_units(field: str, units: Any) -> None:
                              'least 1')
 
 
-def children(field: str, given: Any) -> tuple[Any, ...]:
+def children(field: str, data: Any) -> tuple[Any, ...]:
     """Return the child providers of a host, in the form of the table."""
-    if len(given) > columns.CHILDREN_MAX or not all(
+    if len(data) > columns.CHILDREN_MAX or not all(
             isinstance(each, tuple) and len(each) == 2
-            and type(each[0]) is int and 0 <= each[0] <= len(given)
+            and type(each[0]) is int and 0 <= each[0] <= len(data)
             and isinstance(each[1], tuple)
             and all(isinstance(trait, str) for trait in each[1])
-            for each in given):
+            for each in data):
         raise invalid(
             field, f'at most {columns.CHILDREN_MAX} lists, each of the number '
             'of the parent or 0, and of a list of traits')
-    return tuple((parent, frozenset(traits)) for parent, traits in given)
+    return tuple((parent, frozenset(traits)) for parent, traits in data)
 
 
 def parse_column(
-    field: str, given: Any, spec: columns.Column | None, count: int
+    field: str, data: Any, spec: columns.Column | None, count: int
 ) -> Any:
     """Return a column's values, one for each host.
 
@@ -438,40 +438,40 @@ def parse_column(
     kind = columns.WHOLE if spec is None else spec.dtype
     if kind == columns.CODED:
         assert spec is not None
-        check_keys(given, field, {'values', 'codes'}, {'values', 'codes'})
+        check_keys(data, field, {'values', 'codes'}, {'values', 'codes'})
         values = [_value(f'{field}.values[{place}]', value, spec.default)
                   for place, value in items(
-                      f'{field}.values', given['values'], max(count, 1))]
-        codes = _numbers(f'{field}.codes', given['codes'], count)
+                      f'{field}.values', data['values'], max(count, 1))]
+        codes = _numbers(f'{field}.codes', data['codes'], count)
         if count and not (codes.min() >= 0 and codes.max() < len(values)
                           and (codes == np.floor(codes)).all()):
             raise invalid(f'{field}.codes', 'indexes of its values')
         return [values[int(code)] for code in codes]
     if kind == 'object':
         assert spec is not None
-        _check_length(field, given, count)
+        _check_length(field, data, count)
         return [each if each is None and spec.default is None
                 else shown(f'{field}[{place}]', each, least=0)
-                for place, each in enumerate(given)]
+                for place, each in enumerate(data)]
     if kind == 'bool':
-        _check_length(field, given, count)
-        if not all(type(each) is bool for each in given):
+        _check_length(field, data, count)
+        if not all(type(each) is bool for each in data):
             raise invalid(field, 'true or false for each host')
-        return given
-    found = _numbers(field, given, count)
+        return data
+    found = _numbers(field, data, count)
     if kind == columns.WHOLE and not (found == np.floor(found)).all():
         raise invalid(field, 'whole numbers')
     return found
 
 
-def _numbers(field: str, given: Any, count: int) -> Any:
-    _check_length(field, given, count)
-    if not {*map(type, given)} <= {int, float}:
-        place = next(place for place, each in enumerate(given)
+def _numbers(field: str, data: Any, count: int) -> Any:
+    _check_length(field, data, count)
+    if not {*map(type, data)} <= {int, float}:
+        place = next(place for place, each in enumerate(data)
                      if type(each) not in (int, float))
         raise invalid(f'{field}[{place}]', 'a number')
     try:
-        found = np.array(given, dtype='float64')
+        found = np.array(data, dtype='float64')
     except OverflowError:
         found = np.full(1, np.nan)
     if not (np.abs(found) <= columns.NUMBER_MAX).all():
@@ -480,47 +480,47 @@ def _numbers(field: str, given: Any, count: int) -> Any:
     return found
 
 
-def _check_length(field: str, given: Any, count: int) -> None:
-    if not isinstance(given, list) or len(given) != count:
+def _check_length(field: str, data: Any, count: int) -> None:
+    if not isinstance(data, list) or len(data) != count:
         raise invalid(
             field, f'a list of {count} values, one for each host')
 
 
-def _value(field: str, given: Any, default: Any) -> Any:
+def _value(field: str, data: Any, default: Any) -> Any:
     """Return a value of a coded column; the default determines its type."""
     if isinstance(default, (tuple, frozenset)):
-        if not isinstance(given, list):
+        if not isinstance(data, list):
             raise invalid(field, 'a list')
-        made = _hashable(field, given, [_LISTED_MAX], 0)
+        made = _hashable(field, data, [_LISTED_MAX], 0)
         if isinstance(default, tuple):
             return made
         return frozenset(text(f'{field}[{place}]', each, TEXT_MAX, 0)
                          for place, each in enumerate(made))
     if isinstance(default, str):
-        return text(field, given, TEXT_MAX, 0)
-    return _hashable(field, given, [_LISTED_MAX], 0)
+        return text(field, data, TEXT_MAX, 0)
+    return _hashable(field, data, [_LISTED_MAX], 0)
 
 
-def listed(field: str, given: Any) -> tuple[Any, ...]:
+def listed(field: str, data: Any) -> tuple[Any, ...]:
     """Return a list as a tuple."""
-    if not isinstance(given, list):
+    if not isinstance(data, list):
         raise invalid(field, 'a list')
-    made: tuple[Any, ...] = _hashable(field, given, [_LISTED_MAX], 0)
+    made: tuple[Any, ...] = _hashable(field, data, [_LISTED_MAX], 0)
     return made
 
 
-def _hashable(field: str, given: Any, remaining: list[int], depth: int) -> Any:
+def _hashable(field: str, data: Any, remaining: list[int], depth: int) -> Any:
     remaining[0] -= 1
     if remaining[0] < 0 or depth > _DEPTH_MAX:
         raise invalid(field, f'at most {_LISTED_MAX} values, in at most '
                              f'{_DEPTH_MAX} levels of lists')
-    if isinstance(given, Sequence) and not isinstance(given, str):
+    if isinstance(data, Sequence) and not isinstance(data, str):
         return tuple(
-            _hashable(field, each, remaining, depth + 1) for each in given)
-    if given is not None and not isinstance(given, (str, int, float)):
+            _hashable(field, each, remaining, depth + 1) for each in data)
+    if data is not None and not isinstance(data, (str, int, float)):
         raise invalid(field, 'strings, numbers or lists of these')
-    if isinstance(given, str):
-        return text(field, given, TEXT_MAX, 0)
-    if isinstance(given, float) and not math.isfinite(given):
+    if isinstance(data, str):
+        return text(field, data, TEXT_MAX, 0)
+    if isinstance(data, float) and not math.isfinite(data):
         raise invalid(field, 'finite numbers')
-    return given
+    return data

@@ -62,7 +62,7 @@ class OtherProviders:
                             for number, uuid in enumerate(uuids, start=1))
         self.children = children
 
-    def given(
+    def providers_of(
         self, node: str, children: tuple[str, ...],
         resources: Iterable[tuple[str, int]],
     ) -> tuple[str, ...]:
@@ -95,11 +95,11 @@ class OtherProviders:
         return [uuid for uuid in providers if uuid not in known]
 
     def set_available(
-        self, uuid: str, remaining: Mapping[str, float], units: Units
+        self, uuid: str, available: Mapping[str, float], units: Units
     ) -> None:
         """Set the available amounts of a sharing provider."""
         self.sharing = {**self.sharing, uuid: dataclasses.replace(
-            self.sharing[uuid], available=remaining, units=units)}
+            self.sharing[uuid], available=available, units=units)}
 
     def add(self, name: str, amount: float) -> bool:
         """Add to the available amount of a sharing provider.

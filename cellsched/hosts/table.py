@@ -304,8 +304,8 @@ class HostTable:
             for row, amounts in columns.taken:
                 node, resources = uuids[row], tuple(amounts.items())
                 allocations.append(PendingAllocation(
-                    node, resources, hosts.now, self._given(node, resources),
-                    is_last=is_last))
+                    node, resources, hosts.now,
+                    self._providers_of(node, resources), is_last=is_last))
             snapshot = self._published
             for allocation in allocations:
                 self._pending.setdefault(
@@ -368,7 +368,7 @@ class HostTable:
                         each.node, ()):
                     each.watchers.append(make_watcher())
 
-    def _given(
+    def _providers_of(
         self, node: str, resources: tuple[tuple[str, int], ...]
     ) -> tuple[str, ...]:
         """Return the providers of an allocation on a host."""
@@ -376,7 +376,7 @@ class HostTable:
         if row is None or not any(
                 host_columns.AT in name for name, _ in resources):
             return node,
-        return self._others.given(
+        return self._others.providers_of(
             node, self._value('child_uuids', row), resources)
 
     def _value(self, name: str, row: int) -> Any:
@@ -384,10 +384,10 @@ class HostTable:
         return self._encodings[name].values[self._columns[name][row]]
 
     def _remove(self, allocation: PendingAllocation) -> None:
-        remaining = self._pending.get(allocation.node)
-        if remaining is not None and allocation in remaining:
-            remaining.remove(allocation)
-            if not remaining:
+        pending = self._pending.get(allocation.node)
+        if pending is not None and allocation in pending:
+            pending.remove(allocation)
+            if not pending:
                 del self._pending[allocation.node]
 
     # Writes.
@@ -466,8 +466,8 @@ class HostTable:
             if 'child_uuids' in values:
                 values = {**self._put_children(
                     uuids, rows, _listed(values['child_uuids'])), **values}
-            for name, given in values.items():
-                self._put(name, rows, given)
+            for name, value in values.items():
+                self._put(name, rows, value)
             if host_view.BUILDS in values:
                 self._inflight_builds.forget(uuids)
 
@@ -534,19 +534,19 @@ class HostTable:
     def drop(self, uuids: Iterable[str]) -> None:
         """Remove hosts; unknown uuids are ignored."""
         with self._lock:
-            gone = {row for row in map(self._rows.get, uuids)
+            rows = {row for row in map(self._rows.get, uuids)
                     if row is not None}
-            if not gone:
+            if not rows:
                 return
             self._fold()
             stay = np.ones(self._length, dtype=bool)
-            stay[list(gone)] = False
-            remaining = self.written('uuid')[~stay]
+            stay[list(rows)] = False
+            dropped = self.written('uuid')[~stay]
             self._others.replace([
                 (self._columns['uuid'][row],
-                 self._value('child_uuids', row), ()) for row in gone])
-            self._inflight_builds.forget(remaining)
-            for uuid in remaining:
+                 self._value('child_uuids', row), ()) for row in rows])
+            self._inflight_builds.forget(dropped)
+            for uuid in dropped:
                 # A confirmed allocation goes with its host. If the host
                 # comes back, the claim store reports the claim.
                 for allocation in list(self._pending.get(uuid, ())):
@@ -587,8 +587,8 @@ class HostTable:
                 uuid, capacity, used, _, units = usage
                 row = self._rows.get(uuid)
                 if row is None:
-                    self._set_other(uuid, _remaining(
-                        capacity, used), _bounds(units))
+                    self._set_other(
+                        uuid, _available(capacity, used), _bounds(units))
                     continue
                 if self._pending:
                     self._fold(reported=uuid)
@@ -629,7 +629,7 @@ class HostTable:
                  if name.startswith(host_columns.AVAILABLE)
                  and host_columns.AT not in name}
         for place, (_, capacity, used, _, _) in enumerate(usages):
-            for resource, room in _remaining(capacity, used).items():
+            for resource, room in _available(capacity, used).items():
                 name = host_columns.AVAILABLE + resource
                 if name not in rooms:
                     self._available_column(resource)
@@ -656,8 +656,7 @@ class HostTable:
             _bounds(units) for _, _, _, _, units in usages])
 
     def _set_other(
-        self, uuid: str, remaining: Mapping[str, float],
-        units: Units,
+        self, uuid: str, available: Mapping[str, float], units: Units
     ) -> None:
         """Set the usage of a child provider or of a sharing provider."""
         node, number = self._others.children.get(uuid, ('', 0))
@@ -672,14 +671,14 @@ class HostTable:
                     allocation.maybe_reported = True
         self._changed = True
         if not node:
-            self._others.set_available(uuid, remaining, units)
+            self._others.set_available(uuid, available, units)
             return
         row, place = self._rows[node], f'{host_columns.AT}{number}'
         for name in self._columns:
             if name.startswith(host_columns.AVAILABLE) and (
                     name.endswith(place)):
                 self._assign(name, np.array([row]), 0)
-        for resource, room in remaining.items():
+        for resource, room in available.items():
             self._available_column(resource + place)
             self._assign(host_columns.AVAILABLE + resource + place,
                          np.array([row]), room)
@@ -720,8 +719,8 @@ class HostTable:
     def _fold(self, reported: str = '', before: float = -math.inf) -> None:
         """Move confirmed allocations from the overlay to the columns.
 
-        An allocation that the columns may already include stays in the overlay
-        until the claim store reports its provider again.
+        The last usage report may or may not contain a claim. Its allocation
+        stays in the overlay until the next report, which does.
 
         :param reported: the provider whose usage is about to be set
         :param before: wall clock time; an earlier allocation does not wait
@@ -813,7 +812,7 @@ class HostTable:
                     *self._places.get(resource, ()), int(number))}
 
 
-def _remaining(
+def _available(
     capacity: Mapping[str, int], used: Mapping[str, int]
 ) -> dict[str, float]:
     """Return the available amount of each resource class."""

@@ -214,11 +214,11 @@ class MergedColumns:
 
     def _copy(self, name: str) -> host_snapshot.Column:
         column = self.snapshot.columns.get(name)
-        made = np.zeros(len(self)) if column is None else column.copy()
-        self._copies[name] = made
-        shown = self._shown[name] = made[:]
+        copied = np.zeros(len(self)) if column is None else column.copy()
+        self._copies[name] = copied
+        shown = self._shown[name] = copied[:]
         shown.flags.writeable = False
-        return made
+        return copied
 
 
 # The cache is small, because flavors are few.

@@ -304,7 +304,7 @@ class ReadAnnounced:
 
 @dataclasses.dataclass(frozen=True)
 class Describe:
-    """Answered by :class:`Described`."""
+    """Answered by :class:`KeyspaceDescription`."""
 
 
 @dataclasses.dataclass(frozen=True)

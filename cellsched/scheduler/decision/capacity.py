@@ -194,7 +194,7 @@ def counts(hosts: view.Hosts, request: objects.RequestSpec) -> view.Column:
     """Return the number of equal servers that each host has capacity for.
 
     No filter is applied. The servers of all hosts together use no more of a
-    sharing provider than it has available; see :mod:`.server_counts`. A
+    sharing provider than it has available; see :func:`server_counts`. A
     request without amounts yields the largest integer.
     """
     wants = provider_demand(hosts, request, request.resources())

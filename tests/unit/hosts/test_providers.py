@@ -40,5 +40,5 @@ class TestOtherProviders(base.TestCase):
 
     def test_usage_is_listed_by_provider(self):
         self.assertEqual(
-            ('n', 'b', 'pool'), self.others.given('n', ('a', 'b'), [
+            ('n', 'b', 'pool'), self.others.providers_of('n', ('a', 'b'), [
                 ('VCPU', 1), ('VGPU@2', 1), ('X@2', 1), ('DISK_GB@pool', 1)]))
