@@ -94,17 +94,17 @@ def requires(
             *args: _P.args, **kwargs: _P.kwargs,
         ) -> _R:
             name = None
-            rest: Any = args
-            named = dict[str, Any](kwargs)
+            positional: Any = args
+            keywords = dict[str, Any](kwargs)
             if resource_param is not None:
-                given = signature.bind(self, context, *args, **kwargs)
-                if resource_param in given.arguments:
-                    name = given.arguments[resource_param]
+                bound = signature.bind(self, context, *args, **kwargs)
+                if resource_param in bound.arguments:
+                    name = bound.arguments[resource_param]
                     if self.has_uuids:
                         name = canonical(name) or name
-                    given.arguments[resource_param] = name
-                _, _, *rest = given.args
-                named = given.kwargs
+                    bound.arguments[resource_param] = name
+                _, _, *positional = bound.args
+                keywords = bound.kwargs
             try:
                 allowed = self._authorizer.authorize(
                     context, rule, name if of_project else None)
@@ -113,7 +113,7 @@ def requires(
                 if name is not None:
                     self.check_visible(context, name)
                 raise
-            return method(self, allowed, *rest, **named)
+            return method(self, allowed, *positional, **keywords)
 
         authorized.rule = rule  # type: ignore[attr-defined]
         authorized.resource_param = (  # type: ignore[attr-defined]

@@ -104,19 +104,19 @@ class Flavors(base.Controller):
             'flavor', extra_specs, schemas.EXTRA_SPECS, 'extra_specs')
         with self._database.writer() as connection:
             flavor = flavors.get(connection, name)
-            kept = {**(flavor.get('extra_specs') or {}), **extra_specs}
-            if sum(value is not None for value in kept.values()) > SPECS_MAX:
+            merged = {**(flavor.get('extra_specs') or {}), **extra_specs}
+            if sum(value is not None for value in merged.values()) > SPECS_MAX:
                 raise exception.InvalidField(
                     where='flavor', field='extra_specs',
                     problem='there are too many',
                     expected=f'at most {SPECS_MAX}')
             # Specs that do not change may come from Nova, and are accepted.
-            given = {key: value for key, value in extra_specs.items()
-                     if value is not None}
-            keys.EXTRA_SPECS.check_names(given, 'flavor', 'extra_specs')
-            resources.requested(given)
-            request_groups.check(given)
-            keys.EXTRA_SPECS.check(given, 'flavor', 'extra_specs')
+            changed = {key: value for key, value in extra_specs.items()
+                       if value is not None}
+            keys.EXTRA_SPECS.check_names(changed, 'flavor', 'extra_specs')
+            resources.requested(changed)
+            request_groups.check(changed)
+            keys.EXTRA_SPECS.check(changed, 'flavor', 'extra_specs')
             flavors.set_extra_specs(
                 connection, flavor.id, extra_specs, self._clock.now())
             return flavors.get(connection, flavor.flavorid)

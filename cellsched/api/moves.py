@@ -341,7 +341,7 @@ class Moves(base.ServerController):
         """Set the task of a server, and record its move, if allowed."""
         assert cell_ctxt.cell is not None
         database = cell_ctxt.cell.database
-        what = server_moves.KINDS[kind]
+        move_kind = server_moves.KINDS[kind]
         accepted: _AcceptedMove | None = None
         self._end_stalled(cell_ctxt, uuid, kind, host)
 
@@ -362,11 +362,12 @@ class Moves(base.ServerController):
             if row.host is not None:
                 check(connection, row)
             if live is not None:
-                raise _invalid(row, what.action, 'moved already')
-            if not instances.transit(connection, uuid, what.ask, now):
-                raise _invalid(row, what.action)
+                raise _invalid(row, move_kind.action, 'moved already')
+            if not instances.transit(connection, uuid, move_kind.ask, now):
+                raise _invalid(row, move_kind.action)
             if row.host is None and kind != server_moves.UNSHELVE:
-                raise _invalid(row, what.action, f'{row.vm_state}, on no host')
+                raise _invalid(row, move_kind.action,
+                               f'{row.vm_state}, on no host')
             if host is not None and host == row.host:
                 raise exception.InvalidField(
                     where='move', field='host',
@@ -380,7 +381,7 @@ class Moves(base.ServerController):
                 source_node=row.node)
             server_moves.create(connection, move, cell_ctxt, now)
             instance_history.create_all(
-                connection, {uuid: cell_ctxt}, what.action, now)
+                connection, {uuid: cell_ctxt}, move_kind.action, now)
             accepted = _AcceptedMove(move, row.vm_state)
             return accepted
         return database.write(accept)

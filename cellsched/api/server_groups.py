@@ -126,11 +126,11 @@ def _check_rules(policy: Any, rules: Any) -> None:
     json_schema.check(_WHERE, rules, schemas.RULES, 'rules')
     if policy is not None or 'spread' not in rules:
         validation.check_choice(_WHERE, 'policy', policy, requests.POLICIES)
-    for name, needed, given in (
+    for name, needed, present in (
             ('max_server_per_host', 'the policy anti-affinity',
              policy == 'anti-affinity'),
             ('max_skew', 'the rule spread', 'spread' in rules)):
-        if name in rules and not given:
+        if name in rules and not present:
             raise exception.InvalidField(
                 where=_WHERE, field=f'rules.{name}',
                 problem=f'the rule needs {needed}',

@@ -600,10 +600,10 @@ def _accept(
     alike: dict[Any, list[_Acceptance]] = {}
     for each in accepted:
         alike.setdefault((*each.owner, each.flavor.id), []).append(each)
-    for (project_id, user_id, _), some in alike.items():
+    for (project_id, user_id, _), group in alike.items():
         instance_mappings.create(
-            connection, [uuid for each in some for uuid in each.uuids],
-            project_id, user_id, created_at, some[0].flavor)
+            connection, [uuid for each in group for uuid in each.uuids],
+            project_id, user_id, created_at, group[0].flavor)
     for each in accepted:
         if each.group is not None:
             instance_groups.add_members(
@@ -653,9 +653,10 @@ def _spec(
 def _destination(
     request: validation.ServerRequest
 ) -> objects.Destination | None:
-    given = {'host': request.host, 'node': request.hypervisor_hostname}
-    given = {name: value for name, value in given.items() if value}
-    return objects.Destination(**given) if given else None
+    fields = {name: value for name, value in (
+        ('host', request.host), ('node', request.hypervisor_hostname))
+        if value}
+    return objects.Destination(**fields) if fields else None
 
 
 def _with(primitive: dict[str, Any], **values: Any) -> dict[str, Any]:

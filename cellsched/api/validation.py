@@ -80,12 +80,12 @@ class ServerRequest:
         check_count('server', 'max_count', self.max_count, most,
                     self.min_count)
         # Most requests have a name and a flavor alone.
-        given = {'name': self.name, 'flavor': self.flavor}
+        fields = {'name': self.name, 'flavor': self.flavor}
         for name, default in _DEFAULTS.items():
             value = getattr(self, name)
             if value is not default and value != default:
-                given[name] = value
-        check('server', given, schemas.SERVER)
+                fields[name] = value
+        check('server', fields, schemas.SERVER)
         if self.max_count > 1:
             # The number of each server is added to the name.
             check_text('server', 'name', self.name,

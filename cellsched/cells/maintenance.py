@@ -430,11 +430,11 @@ class InstanceMapper:
                 known = instance_mappings.get_many(
                     connection, [row['uuid'] for row in rows])
                 missing = [row for row in rows if row['uuid'] not in known]
-                remaining = len(missing) if most is None else most - mapped
+                room = len(missing) if most is None else most - mapped
                 mapped += instance_mappings.create_missing(
-                    connection, missing[:remaining], cell.id,
+                    connection, missing[:room], cell.id,
                     self._clock.now())
-            if len(missing) > remaining:
+            if len(missing) > room:
                 return mapped, True
             looked += len(rows)
             progress(looked)

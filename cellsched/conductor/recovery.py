@@ -99,7 +99,7 @@ class Recoverer:
     queued: Callable[[], Collection[str]] = tuple
 
     def __post_init__(self) -> None:
-        self._under_way: set[futures.Future[None]] = set()
+        self._running: set[futures.Future[None]] = set()
 
     def run(self) -> None:
         """Start all overdue batches and due retries.
@@ -112,13 +112,13 @@ class Recoverer:
             self._begin(attempt)
 
     def _begin(self, attempt: lease.Attempt) -> None:
-        while len(self._under_way) >= self.at_once:
-            done, self._under_way = futures.wait(
-                self._under_way, _WAITS_S, futures.FIRST_COMPLETED)
-            if not done and len(self._under_way) < _GROWTH * self.at_once:
+        while len(self._running) >= self.at_once:
+            done, self._running = futures.wait(
+                self._running, _WAITS_S, futures.FIRST_COMPLETED)
+            if not done and len(self._running) < _GROWTH * self.at_once:
                 # All of them may wait for the same cell.
                 break
-        self._under_way.add(self.executor.submit(
+        self._running.add(self.executor.submit(
             self._try, attempt.context, attempt.uuids, attempt))
 
     def _claimed(self) -> Iterator[lease.Attempt]:
@@ -249,25 +249,25 @@ class StalledBuilds:
 
     def __post_init__(self) -> None:
         #: Running work, by the uuid of the cell.
-        self._under_way: dict[str, futures.Future[None]] = {}
+        self._running: dict[str, futures.Future[None]] = {}
         self._conditions = Conditions(LOG, self.database.clock.monotonic)
 
     def run(self) -> None:
         """Search all cells; return when the work is done or running."""
         context = admin()
-        self._under_way = {
-            uuid: future for uuid, future in self._under_way.items()
+        self._running = {
+            uuid: future for uuid, future in self._running.items()
             if not future.done()}
         cells = {cell.uuid: cell for cell in self.cells.real()
-                 if cell.uuid not in self._under_way}
+                 if cell.uuid not in self._running}
         gathered = self.gatherer.gather(context, cells.values(), self._find)
         for uuid, found in gathered.results.items():
             if found:
-                self._under_way[uuid] = self.executor.submit(
-                    self._go_through,
+                self._running[uuid] = self.executor.submit(
+                    self._process_all,
                     self.targets.target_cell(context, cells[uuid]), found)
 
-    def _go_through(
+    def _process_all(
         self, cell_context: RequestContext, found: list[_Found]
     ) -> None:
         """Process these builds of a cell, and the pages after them."""
@@ -276,14 +276,14 @@ class StalledBuilds:
                      f'{cell_context.cell.name} is postponed')
         try:
             while found:
-                self._go_on_with(cell_context, found)
+                self._process_page(cell_context, found)
                 found = (self._find(cell_context)
                          if len(found) == self.page else [])
             self._conditions.end(postponed)
         except Exception as exc:
             self._conditions.occur(postponed, exc)
 
-    def _go_on_with(
+    def _process_page(
         self, cell_context: RequestContext, found: list[_Found]
     ) -> None:
         waiting = [each.cast.instance_uuid for each in found]
@@ -325,7 +325,7 @@ class StalledBuilds:
         assert cell_context.cell is not None
         try:
             if cell == cell_context.cell.uuid:
-                self._go_on(cell_context, found)
+                self._process(cell_context, found)
             else:
                 self._remove(cell_context.cell.database, found.cast)
         except steps.UNSENT as exc:
@@ -338,7 +338,7 @@ class StalledBuilds:
             LOG.exception('Could not resume the build',
                           instance_uuid=found.cast.instance_uuid)
 
-    def _go_on(self, cell_context: RequestContext, found: _Found) -> None:
+    def _process(self, cell_context: RequestContext, found: _Found) -> None:
         assert cell_context.cell is not None
         cast, instance = found.cast, found.instance
         state = instance and states.State(
@@ -368,26 +368,26 @@ class StalledBuilds:
         elif (state == states.SCHEDULING and found.is_host_up
               and cast.casts < self.policy.casts):
             with database.writer() as connection:
-                own = build_casts.tell_again(
+                is_current = build_casts.tell_again(
                     connection, cast, self._next(database, cast))
-            if own:
+            if is_current:
                 self.metrics.add(metrics.RECOVERED, ('cast_again',))
                 LOG.warning('Casting to host %s again: it did not begin the '
                             'build', cast.host,
                             instance_uuid=cast.instance_uuid)
                 client = self.compute.get(cell_context.cell.transport)
-                with self._uncounted(database, cast):
+                with self._due_again_if_unsent(database, cast):
                     client.build_and_run_instance(
                         cell_context, instance=instance, **message.arguments())
-        elif self._free(database, instance, cast):
-            with self._uncounted(database, cast):
-                self._hand_on(cell_context, instance, cast, message)
+        elif self._detach(database, instance, cast):
+            with self._due_again_if_unsent(database, cast):
+                self._reschedule(cell_context, instance, cast, message)
 
     @contextlib.contextmanager
-    def _uncounted(
+    def _due_again_if_unsent(
         self, database: session.Database, cast: build_casts.BuildCast
     ) -> Iterator[None]:
-        """Send a message; one that is not sent is due again at once."""
+        """Make the cast due again at once if the message is not sent."""
         try:
             yield
         except steps.UNSENT:
@@ -421,11 +421,14 @@ class StalledBuilds:
             instances.purge(connection, instances.lock(connection, [uuid]))
             build_casts.drop(connection, [uuid])
 
-    def _free(
+    def _detach(
         self, database: session.Database, instance: objects.Instance,
         cast: build_casts.BuildCast,
     ) -> bool:
-        """Have a build wait for a conductor; return whether that applied."""
+        """Remove the host of a build, so that a conductor reschedules it.
+
+        :returns: False if the build has changed meanwhile
+        """
         with database.writer() as connection:
             if not build_casts.tell_again(
                     connection, cast, self._next(database, cast)):
@@ -439,10 +442,10 @@ class StalledBuilds:
                 # If the host has spawned a guest, it must remove the guest.
                 instance_history.give_up(
                     connection, instance.uuid, instance.host, now,
-                    _not_taken_up(instance.uuid))
+                    _not_begun(instance.uuid))
             return freed
 
-    def _hand_on(
+    def _reschedule(
         self, cell_context: RequestContext, instance: objects.Instance,
         cast: build_casts.BuildCast, message: build_casts.BuildMessage,
     ) -> None:
@@ -450,7 +453,7 @@ class StalledBuilds:
         self.metrics.add(metrics.RECOVERED, ('other_host',))
         LOG.warning('Rescheduling the build, which host %s did not begin',
                     cast.host, instance_uuid=instance.uuid)
-        reason = _not_taken_up(instance.uuid)
+        reason = _not_begun(instance.uuid)
         self.conductors.get(cell_context.cell.transport).build_instances(
             cell_context, [instance],
             {**message.filter_properties, 'retry': {
@@ -460,12 +463,12 @@ class StalledBuilds:
             message.request_spec, [list(message.host_list)])
 
 
-def _not_taken_up(uuid: str) -> exception.BuildFailed:
+def _not_begun(uuid: str) -> exception.BuildFailed:
     return exception.BuildFailed(
         uuid=uuid, reason='its host did not take it up')
 
 
-_Tell = Callable[
+_Cast = Callable[
     [RequestContext, str, objects.Instance, str], None]
 
 
@@ -529,17 +532,17 @@ class StalledMigrations:
         offloads = (move.migration_type == server_moves.SHELVE
                     and move.status == server_moves.MIGRATING)
         if move.status == server_moves.FINISHED:
-            self._tell_again(move, before, self.compute.migrate_out)
+            self._cast_again(move, before, self.compute.migrate_out)
         elif move.status == server_moves.MOVED:
             if self._migrations.finish(self.database, move):
                 LOG.warning('Ended the stranded %s', move.migration_type,
                             instance_uuid=move.instance_uuid)
                 if move.kind.leaves:
-                    self._tell(move, move.source_compute,
+                    self._cast(move, move.source_compute,
                                self.compute.migrate_out)
-        elif offloads and self._is_there(move.instance_uuid):
+        elif offloads and self._exists(move.instance_uuid):
             # The host may have removed the server already: finish, not abort.
-            self._tell_again(
+            self._cast_again(
                 move, before, self.compute.shelve_offload_instance)
         elif self._migrations.abort(
                 self.database, move, exception.MoveDeadlineExceeded(
@@ -547,18 +550,18 @@ class StalledMigrations:
                 [move.status]):
             if move.dest_compute in (None, move.source_compute):
                 return
-            self._tell(move, move.dest_compute, self.compute.migrate_out)
+            self._cast(move, move.dest_compute, self.compute.migrate_out)
             if move.migration_type == server_moves.MIGRATION:
                 # It may have stopped the server.
-                self._tell(move, move.source_compute, self.compute.migrate_out)
+                self._cast(move, move.source_compute, self.compute.migrate_out)
 
-    def _is_there(self, uuid: str) -> bool:
+    def _exists(self, uuid: str) -> bool:
         with self.database.reader() as connection:
             return instances.get(connection, uuid) is not None
 
-    def _tell_again(
+    def _cast_again(
         self, move: server_moves.Migration, before: datetime.datetime,
-        tell: _Tell,
+        cast: _Cast,
     ) -> None:
         """Cast to the source host again and restart the deadline.
 
@@ -577,18 +580,19 @@ class StalledMigrations:
                     connection, move.uuid, [server_moves.FINISHED],
                     server_moves.DONE, now)
                 return
-            own = server_moves.touch(connection, move.uuid, before, now)
+            is_overdue = server_moves.touch(
+                connection, move.uuid, before, now)
             up = services.is_up(connection, host, now, self.down_s)
-        if own and up:
-            self._tell(move, host, tell)
+        if is_overdue and up:
+            self._cast(move, host, cast)
 
-    def _tell(
-        self, move: server_moves.Migration, host: str | None, tell: _Tell
+    def _cast(
+        self, move: server_moves.Migration, host: str | None, cast: _Cast
     ) -> None:
         if host is None:
             return
         try:
-            tell(admin(), host,
+            cast(admin(), host,
                  objects.Instance(uuid=move.instance_uuid), move.uuid)
         except delivery.ERRORS as exc:
             LOG.warning('Could not cast to host %s to end a move: %s', host,
@@ -616,7 +620,7 @@ class InterruptedDeletions:
 
     def __post_init__(self) -> None:
         #: Running work, by the id of the cell.
-        self._under_way: dict[int | None, futures.Future[None]] = {}
+        self._running: dict[int | None, futures.Future[None]] = {}
 
     def run(self) -> None:
         """Start to continue the deletions.
@@ -638,13 +642,13 @@ class InterruptedDeletions:
             mapping = mappings.get(uuid)
             cell = mapping.cell_mapping if mapping else None
             by_cell.setdefault(cell.id if cell else None, []).append(uuid)
-        for number, some in by_cell.items():
-            running = self._under_way.get(number)
+        for number, of_cell in by_cell.items():
+            running = self._running.get(number)
             if running is None or running.done():
-                self._under_way[number] = self.executor.submit(
-                    self._go_through, admin(), some)
+                self._running[number] = self.executor.submit(
+                    self._continue, admin(), of_cell)
 
-    def _go_through(
+    def _continue(
         self, context: RequestContext, uuids: Sequence[str]
     ) -> None:
         """Continue the deletions of a cell, while it answers."""

@@ -112,10 +112,10 @@ class CellFollower:
 
     def regroup(self, hosts: Iterable[str]) -> None:
         """Set the aggregates of these hosts again; the lock is held."""
-        own = [(host, uuid) for host in hosts
-               for uuid in self._present(self._nodes_of(host))]
-        self.table.put([uuid for _, uuid in own],
-                       self._groups(host for host, _ in own))
+        nodes = [(host, uuid) for host in hosts
+                 for uuid in self._present(self._nodes_of(host))]
+        self.table.put([uuid for _, uuid in nodes],
+                       self._groups(host for host, _ in nodes))
 
     def forget(self) -> None:
         """Remove the cell and its hosts."""
@@ -136,13 +136,13 @@ class CellFollower:
         self._compared = mapped
         unmapped = self._nodes.keys() - mapped
         self._leave_out(unmapped)
-        gone = {uuid for host in unmapped for uuid in self._nodes_of(host)}
+        removed = {uuid for host in unmapped for uuid in self._nodes_of(host)}
         with self.lock:
-            self.table.drop(self._present(gone))
-            self._note(gone, ())
-        back = self._unmapped & mapped
-        self._unmapped -= back
-        return bool(back)
+            self.table.drop(self._present(removed))
+            self._update_nodes(removed, ())
+        mapped_again = self._unmapped & mapped
+        self._unmapped -= mapped_again
+        return bool(mapped_again)
 
     def _present(self, uuids: Iterable[str]) -> list[str]:
         """Return the nodes whose rows are of this cell; the lock is held.
@@ -197,22 +197,23 @@ class CellFollower:
         #    for these in each following reading.
         waiting = {} if changes.complete else dict(self._waiting)
         waiting.update((row.uuid, row) for row in changes.nodes)
-        gone = {row.uuid for row in changes.nodes if row.deleted}
+        removed = {row.uuid for row in changes.nodes if row.deleted}
         rows = self._mapped([
             row for uuid, row in waiting.items()
-            if uuid not in gone and (row.host in self._services or (
+            if uuid not in removed and (row.host in self._services or (
                 row.host in self._nodes and row.host not in unserved))])
         written = {row.uuid for row in rows}
         self._waiting = {uuid: row for uuid, row in waiting.items()
-                         if uuid not in gone and uuid not in written}
+                         if uuid not in removed and uuid not in written}
         # 4. Remove nodes only for a record: a deleted row, a deleted service,
         #    or a complete answer without the node.
         if changes.complete:
             present = {row.uuid for row in changes.nodes}
-            gone |= {uuid for host in self._nodes
-                     for uuid in self._nodes_of(host) if uuid not in present}
-        gone |= {uuid for host in unserved for uuid in self._nodes_of(host)}
-        return self._write(rows, served, gone, now)
+            removed |= {
+                uuid for host in self._nodes for uuid in self._nodes_of(host)
+                if uuid not in present}
+        removed |= {uuid for host in unserved for uuid in self._nodes_of(host)}
+        return self._write(rows, served, removed, now)
 
     def _nodes_of(self, host: str) -> tuple[str, ...]:
         """Return the nodes of a host in the table."""
@@ -232,7 +233,7 @@ class CellFollower:
                 if self._services.get(row.host) is row]
 
     def _write(
-        self, rows: Sequence[Any], served: Sequence[Any], gone: set[str],
+        self, rows: Sequence[Any], served: Sequence[Any], removed: set[str],
         now: float,
     ) -> list[str]:
         """Write changes to the table; return the new providers.
@@ -244,7 +245,7 @@ class CellFollower:
         # The names in the set of mapped hosts are not stored again.
         names = getattr(self.mapped, 'mapping', {})
         hosts = [names.get(row.host, row.host) for row in rows]
-        values = self._values(rows, hosts, gone)
+        values = self._values(rows, hosts, removed)
         table = self.table
         with self.lock:
             if self._forgotten:
@@ -264,11 +265,11 @@ class CellFollower:
                                  != table.written_value('child_uuids', row))
                 for child in children]
             values |= self._service_values(hosts) | self._groups(hosts)
-            table.drop(self._present(gone))
+            table.drop(self._present(removed))
             if rows:
                 table.put(uuids, values)
             # A node can come from another host, or from another name.
-            self._note(gone | {
+            self._update_nodes(removed | {
                 uuid for uuid, host, old in zip(uuids, hosts, before)
                 if old not in (None, host)}, zip(hosts, uuids))
             # The nodes that were just written have their services.
@@ -292,7 +293,7 @@ class CellFollower:
         return new
 
     def _values(
-        self, rows: Sequence[Any], hosts: Sequence[str], gone: set[str]
+        self, rows: Sequence[Any], hosts: Sequence[str], removed: set[str]
     ) -> dict[str, Any]:
         """Return the columns of nodes; log the values that are ignored."""
         flaws: node_columns.Flaws = {}
@@ -301,7 +302,7 @@ class CellFollower:
         self.conditions.replace(
             {_FLAWED % uuid: '; '.join(each) for uuid, each in flaws.items()},
             among={_FLAWED % uuid for uuid in (*(row.uuid for row in rows),
-                                               *gone)})
+                                               *removed)})
         return values
 
     def _service_values(self, hosts: Sequence[str]) -> dict[str, list[Any]]:
@@ -316,12 +317,12 @@ class CellFollower:
             self.table[name][self.table.row(self._nodes_of(host)[0])]
             for host in hosts] for name, value in values.items()}
 
-    def _note(
-        self, gone: set[str], present: Iterable[tuple[str, str]]
+    def _update_nodes(
+        self, removed: set[str], present: Iterable[tuple[str, str]]
     ) -> None:
-        if gone:
+        if removed:
             remaining = {host: tuple(uuid for uuid in self._nodes_of(host)
-                                     if uuid not in gone)
+                                     if uuid not in removed)
                          for host in self._nodes}
             self._nodes = {
                 host: nodes if len(nodes) > 1 else nodes[0]

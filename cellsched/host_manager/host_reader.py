@@ -148,11 +148,11 @@ class HostReader:
         gathered = self.gatherer.gather(
             context, cells.values(),
             lambda cell_context: self._ask(cell_context, scope))
-        quiet = gathered.silent | gathered.failures.keys()
+        unanswered = gathered.silent | gathered.failures.keys()
         reading = self.nothing()
         with self._lock:
             self.health.disable(disabled)
-            for uuid in quiet:
+            for uuid in unanswered:
                 self.health.failed(uuid, 1, self.clock.steady())
         # Use the order of the cells, and not the order of their answers.
         results = {uuid: gathered.results[uuid] for uuid in cells
@@ -163,7 +163,7 @@ class HostReader:
                      for hosts, _ in results.values() for row in hosts.nodes}
             self._fill_usages(reading.table, marks, scope, sharing)
         silent = self.silent = sorted(
-            cells[uuid].identity for uuid in quiet - disabled.keys())
+            cells[uuid].identity for uuid in unanswered - disabled.keys())
         return HostReading(reading.table, silent, marks)
 
     def beats(self, context: RequestContext) -> HostTable:

@@ -450,12 +450,12 @@ class HostManager(source.HostSource):
         """Count the cells that did not answer."""
         cells = {uuid: each.cell for uuid, each in followers.items()}
         disabled = _disabled(cells.values())
-        quiet = gathered.silent | gathered.failures.keys()
+        unanswered = gathered.silent | gathered.failures.keys()
         with self._lock:
-            for uuid in quiet:
+            for uuid in unanswered:
                 self.table.cells.failed(uuid, 1, self.clock.steady())
             self.silent = sorted(
-                cells[uuid].identity for uuid in quiet - disabled.keys())
+                cells[uuid].identity for uuid in unanswered - disabled.keys())
 
     def _read_cell(
         self, cell_context: RequestContext,
@@ -536,9 +536,9 @@ class HostManager(source.HostSource):
                 self._claims_token = changes.token
             unread.difference_update(each.provider for each in changes.usages)
             unread |= self._take_doubtful()
-            if named := sorted(unread | self._flaws):
+            if providers := sorted(unread | self._flaws):
                 with claims_base.translated_errors():
-                    changes = self.claims.usages(providers=named)
+                    changes = self.claims.usages(providers=providers)
                 with self._lock:
                     self._apply(changes.usages)
             unread, self._claims_read_at = set(), began

@@ -73,12 +73,13 @@ class Cells:
 
     def copy(self) -> 'Cells':
         """Return a copy that does not change."""
-        made = Cells(self._half_life_s)
-        made.version, made.disabled = self.version, self.disabled
-        made._known = {uuid: dataclasses.replace(cell)
-                       for uuid, cell in dict(self._known).items()}
-        made._failed = {uuid: made._known[uuid] for uuid in self._failed}
-        return made
+        copied = Cells(self._half_life_s)
+        copied.version, copied.disabled = self.version, self.disabled
+        copied._known = {
+            uuid: dataclasses.replace(cell)
+            for uuid, cell in dict(self._known).items()}
+        copied._failed = {uuid: copied._known[uuid] for uuid in self._failed}
+        return copied
 
     def heard(self, uuid: str, now: float) -> None:
         """Record an answer of a cell."""
@@ -185,8 +186,9 @@ def free_shares(columns: Columns, count: int) -> Column:
     cells = columns['cell']
     result = np.full(count, np.inf)
     for free, total in _SHARES:
-        has = np.bincount(cells, total(columns), count)
-        remaining = np.bincount(cells, free(columns), count)
-        share = np.divide(remaining, has, out=np.zeros(count), where=has > 0)
+        totals = np.bincount(cells, total(columns), count)
+        share = np.divide(
+            np.bincount(cells, free(columns), count), totals,
+            out=np.zeros(count), where=totals > 0)
         np.minimum(result, share, out=result)
     return result

@@ -90,9 +90,9 @@ class DictionaryEncoding:
         """Return an encoding without unused values, and the new codes."""
         # Keep the default, which new hosts need.
         used = np.union1d(codes, [0])
-        made = DictionaryEncoding(self.values[0])
-        made.encode(self.values[code] for code in used)
-        return made, np.searchsorted(used, codes).astype(codes.dtype)
+        compact = DictionaryEncoding(self.values[0])
+        compact.encode(self.values[code] for code in used)
+        return compact, np.searchsorted(used, codes).astype(codes.dtype)
 
 
 Column = npt.NDArray[Any]
@@ -236,9 +236,9 @@ class ChangeLog:
             return None
         start, count, rows = self._latest
         if (start, count) != (position, first + len(entries)):
-            some = entries[position - first:]
-            rows = np.array(sorted({*some}), dtype='int64')
-            self._latest = position, position + len(some), rows
+            later = entries[position - first:]
+            rows = np.array(sorted({*later}), dtype='int64')
+            self._latest = position, position + len(later), rows
         return rows
 
 

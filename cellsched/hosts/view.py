@@ -490,15 +490,15 @@ class Hosts:
         physical resources, capabilities and disabled state. The function must
         read no other column.
         """
-        kept = self.columns.snapshot.kept
+        cache = self.columns.snapshot.kept
         try:
-            made: _Made = kept[key]
+            result: _Made = cache[key]
         except KeyError:
             # Requests name the keys of some results.
-            if len(kept) >= _MEMO_MAX:
-                kept.clear()
-            made = kept[key] = make(self.whole)
-        return made
+            if len(cache) >= _MEMO_MAX:
+                cache.clear()
+            result = cache[key] = make(self.whole)
+        return result
 
     def memo_until_change(
         self, key: Hashable, make: Callable[[], _Made]
@@ -511,13 +511,13 @@ class Hosts:
         """
         if self._rows is not None:
             return make()
-        kept = self.columns.current
-        if key not in kept:
-            if len(kept) >= _KEPT_MAX:
-                kept.clear()
-            kept[key] = make()
-        made: _Made = kept[key]
-        return made
+        cache = self.columns.current
+        if key not in cache:
+            if len(cache) >= _KEPT_MAX:
+                cache.clear()
+            cache[key] = make()
+        result: _Made = cache[key]
+        return result
 
     def all_heard_within(self, seconds: float) -> bool:
         """Return whether every cell answered within this time."""

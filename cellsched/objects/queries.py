@@ -57,7 +57,7 @@ def parse(text: str) -> QueryCall:
     return _call(value, '', 1, iter(range(1, _NODES_MAX)))
 
 
-def _call(value: Any, place: str, depth: int, remaining: Any) -> QueryCall:
+def _call(value: Any, place: str, depth: int, budget: Any) -> QueryCall:
     if not isinstance(value, list) or not value:
         refuse(place, 'a list of an operator and its arguments')
     if depth > _DEPTH_MAX:
@@ -66,15 +66,15 @@ def _call(value: Any, place: str, depth: int, remaining: Any) -> QueryCall:
     if not isinstance(name, str) or name not in _OPERATORS:
         refuse(f'{place}[0]', f'one of the operators {" ".join(_OPERATORS)}')
     return QueryCall(name, tuple(
-        _node(argument, f'{place}[{number}]', depth, remaining)
+        _node(argument, f'{place}[{number}]', depth, budget)
         for number, argument in enumerate(arguments, 1)))
 
 
-def _node(value: Any, place: str, depth: int, remaining: Any) -> Any:
-    if next(remaining, None) is None:
+def _node(value: Any, place: str, depth: int, budget: Any) -> Any:
+    if next(budget, None) is None:
         refuse(place, f'at most {_NODES_MAX} lists, numbers and strings')
     if isinstance(value, list):
-        return _call(value, place, depth + 1, remaining)
+        return _call(value, place, depth + 1, budget)
     if isinstance(value, str):
         if len(value) > _TEXT_MAX:
             refuse(place, f'at most {_TEXT_MAX} characters')

@@ -113,32 +113,32 @@ class Options:
         """
         if not self['ssl']:
             return False
-        made: dict[str, Any] = {}
+        options: dict[str, Any] = {}
         version, key_file, cert_file, ca_file = (
             self[f'ssl_{name}'] for name in (
                 'version', 'key_file', 'cert_file', 'ca_file'))
         if version:
-            made['ssl_version'] = _SSL_VERSIONS.get(version.lower())
-            if made['ssl_version'] is None:
+            options['ssl_version'] = _SSL_VERSIONS.get(version.lower())
+            if options['ssl_version'] is None:
                 raise _invalid('ssl_version', 'a TLS version known to OpenSSL')
         # Load the files here, so that an unreadable file is reported as a
         # configuration error and not as an error of the broker.
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         if key_file:
-            made['keyfile'] = key_file
+            options['keyfile'] = key_file
         if cert_file:
-            made['certfile'] = cert_file
+            options['certfile'] = cert_file
             _load('ssl_cert_file, ssl_key_file', lambda: (
                 context.load_cert_chain(
                     cert_file, key_file or None, password='')))
         if ca_file:
-            made['ca_certs'] = ca_file
-            made['cert_reqs'] = ssl.CERT_REQUIRED
+            options['ca_certs'] = ca_file
+            options['cert_reqs'] = ssl.CERT_REQUIRED
             # kombu replaces it by the name of the host.
-            made['server_hostname'] = None
+            options['server_hostname'] = None
             _load('ssl_ca_file',
                   lambda: context.load_verify_locations(ca_file))
-        return made or True
+        return options or True
 
 
 def _load(names: str, load: Callable[[], None]) -> None:

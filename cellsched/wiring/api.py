@@ -203,12 +203,12 @@ def api(conf: cfg.ConfigOpts, parts: Components) -> API:
     from cellsched.policies import enforcer
 
     api_schema.SCHEMA.check(parts.database)
-    made = API(parts, enforcer.PolicyAuthorizer(conf, parts.clock))
-    made.check_messages()
+    controllers = API(parts, enforcer.PolicyAuthorizer(conf, parts.clock))
+    controllers.check_messages()
     parts.trace('api')
     for name in (*CONTROLLERS, 'hints'):
-        getattr(made, name)
-    return made
+        getattr(controllers, name)
+    return controllers
 
 
 def command_api(parts: Components) -> API:

@@ -77,12 +77,12 @@ def _recorder(
     options = conf.scheduler
     if not options.record:
         return None
-    made = recording.Recorder(
+    recorder = recording.Recorder(
         pathlib.Path(options.record), options.record_mb * 2 ** 20,
         functools.partial(replay.header_of, conf), parts.clock.monotonic,
         parts.metrics)
-    made.check()
-    return made
+    recorder.check()
+    return recorder
 
 
 @base.factory(Components)
@@ -95,9 +95,9 @@ def planner(
     """
     api_schema.SCHEMA.check(parts.database)
     parts.claims.check()
-    made: drivers.SchedulerDriver = enabled.make(
+    driver: drivers.SchedulerDriver = enabled.make(
         conf, plugins.DRIVERS, drivers.SchedulerDriver, conf, parts)
-    return made
+    return driver
 
 
 @base.factory(Components)

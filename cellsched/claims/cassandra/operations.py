@@ -178,7 +178,7 @@ class BatchClaim:
                 claim.consumer for claim in requests[number][0][0]]
                 for number, _ in doubtful}
             holding = self._session.read_all(
-                name for some in names.values() for name in some)
+                name for consumers in names.values() for name in consumers)
             # 2. Equal counters, which include a generation, show that the
             #    provider was full when the consumers held nothing.
             figures = self._ledger.read(
@@ -241,16 +241,17 @@ class BatchClaim:
                    for claims in batches]
         inserted: dict[str, _Record] = {}
         errors = self._insert_some(
-            [intent for own in intents for intent in own.values()], inserted)
-        made = [[inserted[name] for name in own if name in inserted]
-                for own in intents]
+            [intent for batch in intents for intent in batch.values()],
+            inserted)
+        written = [[inserted[name] for name in batch if name in inserted]
+                   for batch in intents]
         outcomes: list[int | Exception] = [
-            next((errors[name] for name in own if name in errors),
-                 len(records)) for own, records in zip(intents, made)]
+            next((errors[name] for name in batch if name in errors),
+                 len(records)) for batch, records in zip(intents, written)]
         # 2. Write the rows of the providers, all of them at a time. That
         #    decides.
         entries = {number: _entries(records)[0]
-                   for number, records in enumerate(made)
+                   for number, records in enumerate(written)
                    if records and not isinstance(outcomes[number], Exception)}
         if entries:
             self._ledger.do([*entries.values()])
@@ -261,7 +262,7 @@ class BatchClaim:
             if outcome is not _Outcome.DONE:
                 outcomes[number] = _Busy()
         # 3. Otherwise delete the intents, and find the refusals.
-        self._delete([record for number, records in enumerate(made)
+        self._delete([record for number, records in enumerate(written)
                       if isinstance(outcomes[number], Exception)
                       for record in records])
         for number, entry in entries.items():

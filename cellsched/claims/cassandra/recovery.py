@@ -127,9 +127,9 @@ class ConsumerRecovery:
                 keys.setdefault(provider, []).append(
                     (record.consumer, record.attempt))
         reads = [
-            requests.ReadClaims(provider, tuple(some[start:start + ROWS_MAX]))
-            for provider, some in keys.items()
-            for start in range(0, len(some), ROWS_MAX)]
+            requests.ReadClaims(provider, tuple(pairs[start:start + ROWS_MAX]))
+            for provider, pairs in keys.items()
+            for start in range(0, len(pairs), ROWS_MAX)]
         rows = {row.key: row for answer in self._session.ask_all(reads)
                 for row in answer}
         answer = {}

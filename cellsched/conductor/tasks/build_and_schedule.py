@@ -189,12 +189,12 @@ class BuildAndSchedule:
         uuids: Sequence[str],
     ) -> Sequence[str]:
         """Defer a retry; return the builds that this conductor will retry."""
-        again = dataclasses.replace(
+        retry = dataclasses.replace(
             attempt, uuids=uuids, trace=attempt.trace or tracing.current(),
             owner=lease.owner if lease.leased else attempt.owner)
-        if not uuids or self._hand_over(again):
+        if not uuids or self._hand_over(retry):
             return ()
-        return uuids if self.retries.defer(again) else ()
+        return uuids if self.retries.defer(retry) else ()
 
     def _hand_over(self, attempt: Attempt) -> bool:
         """Let any conductor take builds that failed here too often.
@@ -234,49 +234,49 @@ class BuildAndSchedule:
                 build.end(Outcome.FAILED, entry.broken)
         self._find_earlier([build for build in builds
                             if build.again or build.ended])
-        gone_on = self._runner.run(
+        cast = self._runner.run(
             Batch(builds, leased[0].min_count),
             fence=self._fence, reached=self.reached)
         self._bury(
             context, [build for build in builds if build.to_bury],
             lease.owner)
         self.reached('Bury')
-        again = [build for build in builds if build.to_retry]
-        self._explain(again)
+        retried = [build for build in builds if build.to_retry]
+        self._explain(retried)
         for result, number in (
-                ('cast', len(gone_on)), ('retried', len(again)),
+                ('cast', len(cast)), ('retried', len(retried)),
                 ('failed', sum(build.to_bury for build in builds)),
                 ('deleted', _count(builds, Outcome.DELETED)),
                 ('left', _count(builds, Outcome.FINISHED)
                  + _count(builds, Outcome.BUILT_ELSEWHERE))):
             self.metrics.add(metrics.BUILDS, (result,), number)
         LOG.info('Of %d builds %d were handed to compute hosts',
-                 len(builds), len(gone_on))
-        return [build.uuid for build in again]
+                 len(builds), len(cast))
+        return [build.uuid for build in retried]
 
     def _of_this_release(
         self, lease: '_Lease'
     ) -> Sequence[build_requests.LeasedRequest]:
         """Return the leased requests that are not of a later release.
 
-        The leases of the others end, so that its conductors can lease them.
+        The leases of newer ones end, so that its conductors can lease them.
         """
-        own = [entry for entry in lease.leased if not isinstance(
+        readable = [entry for entry in lease.leased if not isinstance(
             entry.broken, exception.RequestTooNew)]
-        if len(own) < len(lease.leased):
-            if lease.leased[0].min_count > len(own):
+        if len(readable) < len(lease.leased):
+            if lease.leased[0].min_count > len(readable):
                 # The batch is built as a whole.
-                own = []
-            kept = {entry.request.instance_uuid for entry in own}
+                readable = []
+            uuids = {entry.request.instance_uuid for entry in readable}
             newer = [entry.request.instance_uuid for entry in lease.leased
-                     if entry.request.instance_uuid not in kept]
+                     if entry.request.instance_uuid not in uuids]
             LOG.warning('Leaving the builds of instances %s to conductors of '
                         'a later release, which accepted them',
                         exception.name_some(newer))
             with self.database.writer() as connection:
                 build_requests.unlease(connection, newer, lease.owner,
                                        self.database.timestamp())
-        return own
+        return readable
 
     def _lease(self, leases: Sequence['_Lease']) -> None:
         owner = leases[0].owner

@@ -130,11 +130,11 @@ class Retries:
                 break
             delay_s = min(2 * delay_s, DELAY_MAX_S)
         due = self.clock.monotonic() + delay_s
-        again = dataclasses.replace(attempt, number=attempt.number + 1)
+        retry = dataclasses.replace(attempt, number=attempt.number + 1)
         with self._lock:
             if len(self._waiting) >= WAITING_MAX:
                 return False
-            heapq.heappush(self._waiting, (due, next(self._numbers), again))
+            heapq.heappush(self._waiting, (due, next(self._numbers), retry))
         return True
 
     def pop_due(self) -> list[Attempt]:

@@ -223,8 +223,9 @@ class Batch:
     @property
     def needed(self) -> int:
         """Return how many of the remaining builds must succeed."""
-        gone = sum(build.deleted or build.finished for build in self.builds)
-        return max(min(self.least, len(self.builds)) - gone, 1)
+        counted = sum(
+            build.deleted or build.finished for build in self.builds)
+        return max(min(self.least, len(self.builds)) - counted, 1)
 
     def settle(
         self, builds: Iterable[Build], together: bool

@@ -231,10 +231,10 @@ class Schedule(saga.Step):
     def _ask_together(self, calls: Sequence['_Call']) -> None:
         error = None
         for start in range(0, len(calls), saga.LARGE):
-            some = calls[start:start + saga.LARGE]
+            chunk = calls[start:start + saga.LARGE]
             # A service that does not answer would not answer the others.
-            error = error or self._ask_once(some)
-            for call in some:
+            error = error or self._ask_once(chunk)
+            for call in chunk:
                 call.error = error and exception.copy_of(error)
 
     def _ask_once(self, calls: Sequence['_Call']) -> Exception | None:
@@ -420,17 +420,17 @@ class FindCell(saga.Step):
     def _take_alternate(
         self, build: Build, cells: Mapping[str, objects.CellMapping]
     ) -> None:
-        gone, *rest = build.selections
-        mapped = [each for each in rest if each.service_host in cells]
+        lost, *alternates = build.selections
+        mapped = [each for each in alternates if each.service_host in cells]
         chosen = self._alternates.claim_first(
             build.instance, mapped, build.spec.get('instance_group'),
             lambda: self._is_leased(build))
         if chosen is None:
             build.end(Outcome.RETRY, exception.HostMappingNotFound(
-                host=gone.service_host))
+                host=lost.service_host))
             return
         LOG.warning('Host %s is not mapped to any cell; host %s is used',
-                    gone.service_host, chosen.service_host,
+                    lost.service_host, chosen.service_host,
                     instance_uuid=build.uuid, context=build.context)
         build.selections = [chosen, *mapped]
         build.cell = cells[chosen.service_host]
@@ -741,11 +741,11 @@ class Release(saga.Step):
         recorded = [each for each in batches if each.limits is not None]
         if not recorded:
             return self.quotas.admit_all(connection, batches)
-        own = [each for each in batches if each.limits is None]
-        refused = self.quotas.admit_all(connection, own)
-        # The admitted builds count for the others.
+        unrecorded = [each for each in batches if each.limits is None]
+        refused = self.quotas.admit_all(connection, unrecorded)
+        # The admitted builds count for those with recorded limits.
         build_requests.drop(connection, [
-            build.uuid for batch in own for build in batch.builds
+            build.uuid for batch in unrecorded for build in batch.builds
             if build.uuid not in refused])
         return refused | admit_recorded(
             connection, recorded, self.clock.now())
