@@ -4,6 +4,7 @@
 Only SQLite stores them: it converts a value if it can, and keeps it otherwise.
 """
 
+import functools
 from typing import Any
 from typing import NamedTuple
 
@@ -15,6 +16,8 @@ _TYPES: tuple[tuple[Any, str, tuple[str, ...]], ...] = (
     (sa.String, 'text', ('text',)),
     ((sa.Boolean, sa.Integer), 'integer', ('integer',)),
     (sa.Float, 'number', ('integer', 'real')))
+
+_LIMIT = 'row_limit'
 
 
 class WrongValue(NamedTuple):
@@ -47,6 +50,29 @@ def find_wrong(
 def _of_table(
     connection: sa.Connection, table: sa.Table, limit: int
 ) -> list[WrongValue]:
+    query = _query(table)
+    return [
+        WrongValue(table.name, row[0], name, value, expected)
+        for row in connection.execute(query.statement, {_LIMIT: limit})
+        for (name, expected), value, is_wrong in zip(
+            query.columns, row[1:], row[1 + len(query.columns):])
+        if is_wrong]
+
+
+class _Query(NamedTuple):
+    """The rows of a table with a value of the wrong type.
+
+    :param columns: names, and what they hold
+    :param statement: selects the key, each column, and whether each is wrong
+    """
+
+    columns: list[tuple[str, str]]
+    statement: sa.Select[Any]
+
+
+@functools.cache
+def _query(table: sa.Table) -> _Query:
+    """Return the query of a table; SQLAlchemy takes long to build it."""
     key = next(iter(table.primary_key))
     known = [(column, *each) for column in table.c
              if (each := _type_of(column)) is not None]
@@ -55,14 +81,10 @@ def _of_table(
     # Without a type, SQLAlchemy converts no value.
     values = [sa.type_coerce(column, sa.types.NullType())
               for column in (key, *(column for column, _, _ in known))]
-    return [
-        WrongValue(table.name, row[0], column.name, value, expected)
-        for row in connection.execute(
-            sa.select(*values, *wrong).where(sa.or_(*wrong))
-            .order_by(key).limit(limit))
-        for (column, expected, _), value, is_wrong in zip(
-            known, row[1:], row[1 + len(known):])
-        if is_wrong]
+    return _Query(
+        [(column.name, expected) for column, expected, _ in known],
+        sa.select(*values, *wrong).where(sa.or_(*wrong))
+        .order_by(key).limit(sa.bindparam(_LIMIT, type_=sa.Integer)))
 
 
 def _type_of(
