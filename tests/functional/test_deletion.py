@@ -58,16 +58,6 @@ class TestDeletion(base.TestCase):
             self.assertEqual('ACTIVE', found.status)
         self.assertClaimsMatch()
 
-    def test_server_is_deleted_during_its_build(self):
-        uuid, events = self.building()
-
-        self.delete(uuid)
-        self.assertEqual('deleting', self.get(uuid).task_state)
-        for event in events:
-            event.set()
-
-        self.assertIsGone(uuid)
-
     def test_server_is_deleted_during_a_failing_build(self):
         uuid, events = self.building()
         for host in ('a1', 'b1'):

@@ -16,17 +16,6 @@ class TestNoValidHost(base.TestCase):
         self.assertEqual(('error', None, None), (
             row.vm_state, row.task_state, row.node))
 
-    def test_fault_counts_the_hosts_by_reason(self):
-        self.deploy({'cell1': ['a1', 'a2'], 'cell2': ['b1']})
-
-        [found] = self.built(flavor='huge')
-
-        self.assertBuried(found)
-        self.assertIn('No valid host was found', found.reason)
-        self.assertIn('3', found.reason)
-        self.assertIn('memory', found.reason)
-        self.assertClaimsMatch()
-
     def test_reasons_contain_no_hosts_or_cells(self):
         self.deploy({'secret-cell': ['secret-a'], 'cell2': ['secret-b']})
 
@@ -36,19 +25,6 @@ class TestNoValidHost(base.TestCase):
         for found in small, huge:
             self.assertBuried(found)
             self.assertNotIn('secret', found.reason)
-
-    def test_servers_above_the_capacity_are_buried_without_claims(self):
-        self.deploy({'cell1': [deployment.DeployedHost('a1', vcpus=2)],
-                     'cell2': [deployment.DeployedHost('b1', vcpus=2)]})
-
-        found = self.built(min_count=5)
-
-        for each in found:
-            self.assertBuried(each)
-        self.assertClaimsMatch()
-        # And so there is room for others.
-        found = self.built(min_count=4)
-        self.assertEqual(['ACTIVE'] * 4, [each.status for each in found])
 
     def test_servers_above_min_count_are_built_as_capacity_allows(self):
         self.deploy({'cell1': [deployment.DeployedHost('a1', vcpus=2)],

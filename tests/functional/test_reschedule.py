@@ -24,22 +24,6 @@ class TestReschedule(base.TestCase):
             table.c.message, table.c.details, table.c.host)
             .where(table.c.instance_uuid == uuid))
 
-    def test_failed_build_is_retried_on_another_host_of_its_cell(self):
-        self.deploy({'cell1': [host('a1', LARGE, fail_builds=1), host('a2')],
-                     'cell2': [host('b1', LARGE - 1), host('b2')]})
-
-        [found] = self.built()
-
-        self.assertEqual(('ACTIVE', 'cell1', 'a2', 2, ''), (
-            found.status, found.cell, found.host, found.attempts,
-            found.reason))
-        self.assertIsIn('cell1', found.uuid)
-        [claim] = self.held(found.uuid)
-        self.assertEqual(self.provider('cell1', 'a2'), claim.provider)
-        self.assertClaimsMatch()
-        self.assertEqual([], self.driver('a1').list_instances())
-        self.assertEqual([], self.faults('cell1', found.uuid))
-
     def test_build_failed_on_all_hosts_remains_in_its_cell(self):
         self.deploy({'cell1': [host('a1', LARGE, fail_builds=9),
                                host('a2', fail_builds=9)],

@@ -12,25 +12,6 @@ THREE_CELLS = {'cell1': ['a1', 'a2'], 'cell2': ['b1', 'b2'],
 
 class TestLanding(base.TestCase):
 
-    def test_server_is_in_a_single_cell_with_its_claim(self):
-        self.deploy(THREE_CELLS)
-
-        [found] = self.built('web')
-
-        self.assertEqual(('ACTIVE', 'web', 1, '', 'project', 'nova'), (
-            found.status, found.name, found.attempts, found.reason,
-            found.project_id, found.availability_zone))
-        self.assertIsIn(found.cell, found.uuid)
-        row = self.rows(found.uuid)[found.cell]
-        self.assertEqual((found.host, found.host, 'active', None), (
-            row.host, row.node, row.vm_state, row.task_state))
-        [claim] = self.held(found.uuid)
-        self.assertEqual(
-            (self.provider(found.cell, found.host), base.SMALL),
-            (claim.provider, claim.resources))
-        self.assertIn(found.uuid, self.driver(found.host).list_instances())
-        self.assertClaimsMatch()
-
     def test_servers_of_a_request_are_spread_over_all_hosts(self):
         self.deploy(THREE_CELLS)
 
