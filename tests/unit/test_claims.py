@@ -53,9 +53,11 @@ class TestLoad(base.TestCase):
         self.assertNotIn('atomic', error.detail)
 
     def test_store_with_the_required_capabilities_is_loaded(self):
-        self.load(store='memory', require='ATOMIC')
-        self.load(connection='sqlite:////nowhere/claims.db',
-                  require='atomic, durable, shared')
+        self.assertIsInstance(
+            self.load(store='memory', require='ATOMIC'), memory.MemoryClaims)
+        self.assertIsInstance(
+            self.load(connection='sqlite:////nowhere/claims.db',
+                      require='atomic, durable, shared'), sql.SQLClaims)
 
     def test_unknown_capability_is_refused_with_the_capabilities(self):
         error = self.assertRaises(

@@ -61,3 +61,6 @@ class TestTLS(base.TestCase):
         (directory / '0a0b0c0d.0').write_text('')
 
         files.check_tls('a', self.options(cafile=str(directory)))
+        self.assertRaises(
+            exception.ConfigurationInvalid, files.check_tls, 'a',
+            self.options(certfile=str(directory)))

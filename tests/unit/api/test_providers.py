@@ -331,6 +331,7 @@ class TestInventories(base.TestCase):
             return
 
         validation.check_inventory('a', taken)
+        self.assertEqual(fields['total'], taken['DISK_GB'].total)
 
 
 class TestTraits(base.TestCase):

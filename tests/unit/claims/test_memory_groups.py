@@ -27,6 +27,7 @@ class TestMembers(tests.TestCase):
             self.store.release(['c'])
 
         self.claim('d')
+        self.assertEqual({'d'}, set(self.store.claims_of('cd')))
 
     def test_new_claim_without_a_group_has_no_membership(self):
         self.claim('c')

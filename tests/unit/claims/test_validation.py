@@ -24,6 +24,9 @@ class TestCheck(tests.TestCase):
         validation.check_claims([
             claim(VCPU=1), claim('d', VCPU=2 ** 31 - 1),
             claim(provider='q', CUSTOM_GPU_80=1)])
+        self.assertRaises(
+            exception.InvalidField, validation.check_claims, [
+                claim(VCPU=1), claim('d', VCPU=2 ** 31)])
 
     def test_error_names_field_and_bound(self):
         for bad, field, words in (
@@ -114,6 +117,9 @@ class TestCheck(tests.TestCase):
     def test_empty_inventory_is_accepted(self):
         validation.check_inventory('p', {})
         validation.check_inventory('p', {'VCPU': base.Inventory(0)})
+        self.assertRaises(
+            exception.InvalidField, validation.check_inventory, 'p',
+            {'VCPU': base.Inventory(-1)})
 
 
 class TestOutstanding(tests.TestCase):

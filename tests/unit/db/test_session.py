@@ -467,6 +467,9 @@ class TestStuckDatabase(base.TestCase):
             self.time.advance(3)
             self.database.leave()
             self.database.enter()
+        self.time.advance(3)
+        self.assertRaises(
+            exception.DatabaseUnreachable, self.database.enter)
 
         with self.database.reader() as connection:
             self.assertEqual(1, connection.execute(sa.select(1)).scalar())

@@ -136,6 +136,9 @@ class TestNames(base.TestCase):
         keys.EXTRA_SPECS.check_names(
             ['licence:product', 'ssd', 'hw:cpu_policy', 'trait1:CUSTOM_A',
              'capabilities:stats:a', 'trait:CUSTOM_A'], 'flavor', 'specs')
+        self.assertRaises(
+            exception.InvalidField, keys.EXTRA_SPECS.check_names,
+            ['licence:product', 'hw:product'], 'flavor', 'specs')
 
     def test_each_known_requirement_has_a_kind_of_values(self):
         for prefix, known in (
@@ -170,3 +173,6 @@ class TestRequests(base.TestCase):
         keys.check_request(builders.request(), 'document', 'spec')
         keys.check_request(
             builders.request(hints={'same_host': []}), 'document', 'spec')
+        self.assertRaises(
+            exception.InvalidField, keys.check_request,
+            builders.request(hints={'same_host': ['']}), 'document', 'spec')

@@ -50,13 +50,14 @@ class TestRateLimit(base.TestCase):
 
         self.clock.advance(10)
         self.limit.take('web', 1)
+        self.assertEqual(10, self.retry_s())
 
     def test_unused_budget_is_not_saved(self):
         self.limit.take('web', 1)
         self.clock.advance(3600)
         self.limit.take('web', 6)
 
-        self.retry_s()
+        self.assertEqual(10, self.retry_s())
 
     def test_no_limit_by_default(self):
         limit = quota.RateLimit(None, self.clock)

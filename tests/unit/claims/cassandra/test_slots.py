@@ -41,6 +41,7 @@ class TestSlots(tests.TestCase):
             self.set(**{f'CUSTOM_{number}': 1})
             self.store.claim([claims.Claim(
                 'c', 'p', {f'CUSTOM_{number}': 1})])
+            self.assertEqual({f'CUSTOM_{number}': 1}, self.used())
             self.store.release(['c'])
 
     def test_more_classes_than_columns_are_invalid(self):

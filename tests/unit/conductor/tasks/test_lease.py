@@ -6,6 +6,7 @@ from cellsched.conductor.tasks.lease import Leases
 from cellsched import context
 from cellsched.db.api import build_requests
 from cellsched.db import session
+from cellsched import exception
 from cellsched.testing import clock
 from tests.unit.base import TestCase
 from tests.unit.conductor import base
@@ -80,7 +81,11 @@ class TestLeases(base.TestCase):
             f'sqlite:///{self.temporary_directory()}/gone/x', 'API',
             clock=self.clock)
 
-        Leases(nowhere, base.LEASE_S).renew()
+        leases = Leases(nowhere, base.LEASE_S)
+
+        leases.renew()
+        leases.hold({'server': 'owner'})
+        self.assertRaises(exception.DatabaseUnreachable, leases.renew)
 
 
 USER = context.member('user', 'project')
