@@ -35,7 +35,7 @@ import sqlalchemy
 from cellsched.cmd import launch
 from cellsched import context
 from cellsched.db.cell import models
-from cellsched import metrics
+from cellsched.observability import metrics
 from cellsched.scheduler.selection import placer
 from cellsched.standalone import deployment
 

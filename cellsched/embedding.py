@@ -47,11 +47,11 @@ from cellsched import json_schema
 from cellsched.listing import query
 from cellsched.listing import server
 from cellsched.listing import servers as listing
-from cellsched.metrics import Metrics
 from cellsched import objects
 from cellsched.objects import keys
+from cellsched.observability.metrics import Metrics
+from cellsched.observability import tracing
 from cellsched.rpc import scheduler as scheduler_rpc
-from cellsched import tracing
 from cellsched import urls
 from cellsched.uuids import canonical
 from cellsched.wiring.components import Components
@@ -347,7 +347,7 @@ class EmbeddedConductor:
     :param conf: a configuration with the options of :func:`register_opts`
     :param parts: replace the components made here; the caller closes them
     :param metrics: records metrics, for example
-        :class:`cellsched.metrics.PrometheusMetrics`
+        :class:`cellsched.observability.metrics.PrometheusMetrics`
     :raises cellsched.exception.ConfigurationInvalid: an option is missing or
         invalid; names the option and the value
     :raises cellsched.exception.BrokerRefused: the broker of schedulers

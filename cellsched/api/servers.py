@@ -40,10 +40,10 @@ from cellsched.listing import server
 from cellsched.listing import servers as listing
 from cellsched.migrations import Migrations
 from cellsched import objects
+from cellsched.observability import tracing
 from cellsched.quota import base as quota_base
 from cellsched.rpc.compute import ComputeAPIs
 from cellsched.rpc.conductor import ConductorAPI
-from cellsched import tracing
 from cellsched.uuids import canonical
 
 LOG = log.getLogger(__name__)

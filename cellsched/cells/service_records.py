@@ -11,7 +11,7 @@ from cellsched.cells import registry
 from cellsched import context
 from cellsched.db.cell import services
 from cellsched.db import session
-from cellsched import metrics
+from cellsched.observability import metrics
 from cellsched.rpc import compute
 
 #: The state of services whose cell does not answer.

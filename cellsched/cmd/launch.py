@@ -40,15 +40,15 @@ from cellsched.cmd import reports
 from cellsched.cmd.systemd import Systemd
 from cellsched.conditions import Conditions
 from cellsched import exception
-from cellsched.metrics import Metrics
-from cellsched.metrics import PrometheusMetrics
-from cellsched.metrics import SharedDirectory
-from cellsched import monitoring
-from cellsched.monitoring import Monitor
-from cellsched.monitoring import MonitoringServer
+from cellsched.observability.metrics import Metrics
+from cellsched.observability.metrics import PrometheusMetrics
+from cellsched.observability.metrics import SharedDirectory
+from cellsched.observability import monitoring
+from cellsched.observability.monitoring import Monitor
+from cellsched.observability.monitoring import MonitoringServer
+from cellsched.observability import tracing
 from cellsched.rpc import delivery
 from cellsched.rpc import transport
-from cellsched import tracing
 from cellsched.wiring.service import monitoring_server
 from cellsched.wiring.service import Service
 

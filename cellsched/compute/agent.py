@@ -29,17 +29,17 @@ from cellsched.db.cell import on_host
 from cellsched.db.cell import server_moves
 from cellsched.db import session
 from cellsched import exception
-from cellsched import metrics
-from cellsched.metrics import Metrics
 from cellsched import migrations
 from cellsched.network import base as network_base
 from cellsched.network import deallocation
 from cellsched import objects
 from cellsched.objects import child_providers
+from cellsched.observability import metrics
+from cellsched.observability.metrics import Metrics
+from cellsched.observability import tracing
 from cellsched.rpc import compute
 from cellsched.rpc import conductor as conductor_rpc
 from cellsched.rpc import delivery
-from cellsched import tracing
 from cellsched.virt import base as virt_base
 
 LOG = log.getLogger(__name__)

@@ -42,15 +42,15 @@ from cellsched.db import session
 from cellsched.deletion import Deletion
 from cellsched.deletion import LEASE_S
 from cellsched import exception
-from cellsched import metrics
-from cellsched.metrics import Metrics
 from cellsched import migrations
 from cellsched.network import deallocation
 from cellsched import objects
+from cellsched.observability import metrics
+from cellsched.observability.metrics import Metrics
+from cellsched.observability import tracing
 from cellsched.rpc import compute as compute_rpc
 from cellsched.rpc import conductor as conductor_rpc
 from cellsched.rpc import delivery
-from cellsched import tracing
 
 LOG = log.getLogger(__name__)
 

@@ -11,9 +11,9 @@ import oslo_messaging
 
 from cellsched import context as request_context
 from cellsched import exception
+from cellsched.observability import tracing
 from cellsched.rpc import serializer
 from cellsched.rpc import versions
-from cellsched import tracing
 
 
 #: Runs the function that sends a message.

@@ -52,9 +52,9 @@ from cellsched.hosts.snapshot import Changes
 from cellsched.hosts.snapshot import Snapshot
 from cellsched.hosts.table import HostTable
 from cellsched.hosts import view
-from cellsched import metrics
-from cellsched.metrics import Metrics
 from cellsched import objects
+from cellsched.observability import metrics
+from cellsched.observability.metrics import Metrics
 from cellsched.scheduler.recorded_table import changes_of
 from cellsched.scheduler.recorded_table import StateDecoder
 from cellsched.scheduler.recorded_table import StateEncoder

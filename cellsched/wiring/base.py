@@ -22,16 +22,16 @@ from cellsched.db import cell as cell_schema
 from cellsched.db.cell import services
 from cellsched.db import session
 from cellsched import exception
-from cellsched.metrics import Metrics
-from cellsched.metrics import Reading
-from cellsched.monitoring import Check
 from cellsched.network.base import NetworkAPI
+from cellsched.observability.metrics import Metrics
+from cellsched.observability.metrics import Reading
+from cellsched.observability.monitoring import Check
+from cellsched.observability import tracing
 from cellsched import plugins
 from cellsched.rpc.compute import ComputeAPIs
 from cellsched.rpc.compute import ComputeCap
 from cellsched.rpc.compute import Lowest
 from cellsched.rpc.transport import Transports
-from cellsched import tracing
 from cellsched.virt.base import ComputeDriver
 
 _Made = TypeVar('_Made')

@@ -25,10 +25,10 @@ from cellsched.db import api as api_schema
 from cellsched.db import session
 from cellsched import exception
 from cellsched.listing.servers import ServerListing
-from cellsched.metrics import queue_readings
-from cellsched.metrics import Reading
-from cellsched.monitoring import Check
 from cellsched.notify.notifiers import TaskNotifier
+from cellsched.observability.metrics import queue_readings
+from cellsched.observability.metrics import Reading
+from cellsched.observability.monitoring import Check
 from cellsched import quota
 from cellsched.quota.base import QuotaDriver
 from cellsched.rpc import compute

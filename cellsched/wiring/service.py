@@ -22,9 +22,9 @@ from cellsched.batching import STOP_S
 from cellsched.clock import Clock
 from cellsched.conditions import Conditions
 from cellsched import exception
-from cellsched import metrics
-from cellsched import monitoring
-from cellsched.monitoring import Check
+from cellsched.observability import metrics
+from cellsched.observability import monitoring
+from cellsched.observability.monitoring import Check
 from cellsched.rpc import delivery
 from cellsched.rpc.server import Server
 from cellsched.wiring.base import AgentComponents
@@ -334,7 +334,7 @@ def monitoring_server(
 ) -> tuple[monitoring.Monitor, monitoring.MonitoringServer]:
     """Start the HTTP port of a process; return what answers, and the server.
 
-    :param listener: a socket of :func:`cellsched.monitoring.listen`
+    :param listener: a socket of :func:`.monitoring.listen`
     :param timeout_s: the seconds of the health checks
     """
     def start_thread(target: Callable[[], None]) -> None:

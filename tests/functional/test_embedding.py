@@ -13,8 +13,8 @@ import prometheus_client
 from cellsched import context
 from cellsched import embedding
 from cellsched import exception
-from cellsched.metrics import PrometheusMetrics
 from cellsched import objects
+from cellsched.observability.metrics import PrometheusMetrics
 from tests.functional import base
 from tests.functional import foreign_service
 

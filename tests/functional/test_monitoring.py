@@ -4,11 +4,11 @@
 import threading
 
 from cellsched.clock import Clock
-from cellsched.metrics import PrometheusMetrics
-from cellsched import monitoring
+from cellsched.observability.metrics import PrometheusMetrics
+from cellsched.observability import monitoring
 from cellsched.standalone import deployment
 from tests.functional import base
-from tests.unit.test_metrics import samples
+from tests.unit.observability.test_metrics import samples
 
 
 class Store:

@@ -5,8 +5,8 @@ from opentelemetry.sdk import trace
 from opentelemetry.sdk.trace import export
 from opentelemetry.sdk.trace.export import in_memory_span_exporter
 
+from cellsched.observability import tracing
 from cellsched.standalone import deployment
-from cellsched import tracing
 from tests.functional import base
 
 #: The spans of a build and the span above each of them, both without spans of

@@ -55,13 +55,13 @@ from cellsched.db.cell import instances
 from cellsched.db import session
 from cellsched.db import statements
 from cellsched import exception
-from cellsched import metrics
-from cellsched.metrics import Metrics
 from cellsched.notify import notifiers
+from cellsched.observability import metrics
+from cellsched.observability.metrics import Metrics
+from cellsched.observability import tracing
 from cellsched.quota import base as quota
 from cellsched.rpc import compute as compute_rpc
 from cellsched.rpc import scheduler as scheduler_rpc
-from cellsched import tracing
 
 LOG = log.getLogger(__name__)
 

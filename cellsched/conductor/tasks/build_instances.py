@@ -26,8 +26,8 @@ from cellsched import exception
 from cellsched import migrations
 from cellsched.notify import notifiers
 from cellsched import objects
+from cellsched.observability import tracing
 from cellsched.rpc import compute as compute_rpc
-from cellsched import tracing
 
 LOG = log.getLogger(__name__)
 

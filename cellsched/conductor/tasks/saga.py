@@ -24,8 +24,8 @@ from cellsched import clock
 from cellsched.context import RequestContext
 from cellsched import exception
 from cellsched import objects
+from cellsched.observability import tracing
 from cellsched.rpc import delivery
-from cellsched import tracing
 
 LOG = log.getLogger(__name__)
 

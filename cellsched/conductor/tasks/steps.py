@@ -54,12 +54,12 @@ from cellsched import exception
 from cellsched import migrations
 from cellsched.notify import notifiers
 from cellsched import objects
+from cellsched.observability import tracing
 from cellsched.quota import base as quota
 from cellsched.quota.db import admit_recorded
 from cellsched.rpc import compute as compute_rpc
 from cellsched.rpc import delivery
 from cellsched.rpc import scheduler as scheduler_rpc
-from cellsched import tracing
 
 LOG = log.getLogger(__name__)
 

@@ -21,9 +21,9 @@ from cellsched.clock import Clock
 from cellsched.context import RequestContext
 from cellsched.db import session
 from cellsched import exception
-from cellsched.metrics import Metrics
 from cellsched.network import base as network_base
 from cellsched import objects
+from cellsched.observability.metrics import Metrics
 from cellsched.scheduler.explanation import decision_record
 from cellsched.scheduler import recording
 

@@ -25,9 +25,9 @@ from cellsched.hosts.columns import AT
 from cellsched.hosts.columns import AVAILABLE
 from cellsched.hosts import plugin_columns
 from cellsched.hosts import view
-from cellsched import metrics
 from cellsched import objects
 from cellsched.objects import resource_classes
+from cellsched.observability import metrics
 from cellsched.scheduler.decision import mandatory_stages
 from cellsched.scheduler.decision import pipeline
 from cellsched.scheduler.decision import registry

@@ -28,11 +28,11 @@ from cellsched.hosts import document
 from cellsched.hosts import plugin_columns
 from cellsched.hosts.table import HostTable
 from cellsched.hosts.table import PendingAllocation
-from cellsched import metrics
 from cellsched import migrations
 from cellsched import objects
 from cellsched.objects import request_groups
 from cellsched.objects import resource_classes
+from cellsched.observability import metrics
 from cellsched import plugins
 from cellsched.scheduler.decision import capacity
 from cellsched.scheduler.decision import mandatory_stages

@@ -21,10 +21,11 @@ from cellsched.clock import Deadline
 from cellsched.context import RequestContext
 from cellsched import exception
 from cellsched.host_manager.source import HostSource
-from cellsched import metrics
-from cellsched.metrics import Metrics
 from cellsched import migrations
 from cellsched import objects
+from cellsched.observability import metrics
+from cellsched.observability.metrics import Metrics
+from cellsched.observability import tracing
 from cellsched.scheduler.decision.pipeline import Pipeline
 from cellsched.scheduler.explanation import decision_record
 from cellsched.scheduler.explanation import diagnosis
@@ -42,7 +43,6 @@ from cellsched.scheduler.selection.selector import ChosenHost
 from cellsched.scheduler.selection.selector import SelectionPolicy
 from cellsched.scheduler.selection.selector import Selector
 from cellsched.scheduler.selection.selector import with_members
-from cellsched import tracing
 
 LOG = log.getLogger(__name__)
 

@@ -36,8 +36,8 @@ from cellsched.hosts.columns import STANDARD
 from cellsched.hosts import plugin_columns
 from cellsched.hosts.table import HostTable
 from cellsched.hosts.table import PendingAllocation
-from cellsched import metrics
 from cellsched import objects
+from cellsched.observability import metrics
 from cellsched.scheduler.decision.pipeline import Pipeline
 from cellsched.scheduler.drivers import filter_scheduler
 from cellsched.scheduler.selection.claims import ClaimQueue

@@ -31,8 +31,8 @@ from cellsched import exception
 from cellsched.filters import base as filters_base
 from cellsched.hosts import table
 from cellsched.hosts import view
-from cellsched import metrics
-from cellsched.metrics import Metrics
+from cellsched.observability import metrics
+from cellsched.observability.metrics import Metrics
 from cellsched.scheduler.decision.pipeline import Candidates
 from cellsched.scheduler.decision.pipeline import Pipeline
 from cellsched.scheduler.decision.ranking import Ranking

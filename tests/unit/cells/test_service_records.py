@@ -10,7 +10,7 @@ from cellsched.cells import service_records
 from cellsched.db.api import models as api_models
 from cellsched.db.cell import services
 from cellsched import exception
-from cellsched import metrics
+from cellsched.observability import metrics
 from cellsched.rpc import compute
 from tests.unit.cells import base
 from tests.unit.db import samples

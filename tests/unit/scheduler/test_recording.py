@@ -9,8 +9,8 @@ import fixtures
 
 from cellsched import context
 from cellsched import exception
-from cellsched import metrics
 from cellsched import objects
+from cellsched.observability import metrics
 from cellsched.scheduler import recording
 from cellsched.testing import builders
 from tests.unit.scheduler import recordings

@@ -9,8 +9,8 @@ from cellsched.db.cell import services
 from cellsched import exception
 from cellsched.host_manager import host_reader
 from cellsched.host_manager import manager
-from cellsched.metrics import PrometheusMetrics
 from cellsched import objects
+from cellsched.observability.metrics import PrometheusMetrics
 from cellsched.scheduler.drivers import filter_scheduler
 from cellsched.scheduler.drivers import provider_scheduler
 from cellsched.scheduler.selection import selector

@@ -14,10 +14,10 @@ import fixtures
 from prometheus_client import parser
 import yaml
 
-from cellsched import metrics
+from cellsched.observability import metrics
 from tests.unit import base
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 
 ETC = ROOT / 'etc' / 'cellsched'
 

@@ -26,7 +26,7 @@ from typing import Protocol
 from cellsched.clock import Clock
 from cellsched.conditions import Conditions
 from cellsched import exception
-from cellsched.metrics import Metrics
+from cellsched.observability.metrics import Metrics
 from cellsched import urls
 
 LOG = logging.getLogger(__name__)

@@ -17,17 +17,17 @@ from oslo_config import cfg
 from cellsched.conf import opts
 from cellsched import context
 from cellsched import exception
+from cellsched.observability import tracing
 from cellsched.rpc import client
-from cellsched import tracing
 from tests.unit import base
 
 CONTEXT = context.RequestContext(request_id='req-1')
 
 #: A configuration that records spans.
 CODE = '''
-import sys
-from oslo_config import cfg
 from cellsched.conf import opts
+from oslo_config import cfg
+import sys
 from cellsched import exception, tracing
 conf = cfg.ConfigOpts()
 opts.register_opts(conf)

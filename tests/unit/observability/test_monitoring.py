@@ -11,8 +11,8 @@ import fixtures
 
 from cellsched import clock
 from cellsched import exception
-from cellsched import metrics
-from cellsched import monitoring
+from cellsched.observability import metrics
+from cellsched.observability import monitoring
 from cellsched.testing.clock import FakeClock
 from tests.unit import base
 
@@ -152,7 +152,7 @@ class TestMonitor(base.TestCase):
                 return super().monotonic() + self.late_s
 
         logs = self.useFixture(fixtures.FakeLogger(
-            'cellsched.monitoring', level=logging.INFO))
+            'cellsched.observability.monitoring', level=logging.INFO))
         time, results = LateClock(), [
             OSError('1'), OSError('2'), ValueError('3'), None, None]
 
@@ -236,7 +236,7 @@ class TestMonitoringServer(base.TestCase):
 
     def test_silent_clients_do_not_keep_others_out_for_long(self):
         self.useFixture(fixtures.MonkeyPatch(
-            'cellsched.monitoring._Handler.timeout', 0.1))
+            'cellsched.observability.monitoring._Handler.timeout', 0.1))
         for _ in range(8):
             self.addCleanup(socket.create_connection(
                 ('127.0.0.1', self.port)).close)
