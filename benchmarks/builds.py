@@ -35,7 +35,7 @@ import sqlalchemy
 from cellsched.cmd import launch
 from cellsched import context
 from cellsched.db.cell import models
-from cellsched.observability import metrics
+from cellsched.observability.prometheus import PrometheusMetrics
 from cellsched.scheduler.selection import placer
 from cellsched.standalone import deployment
 
@@ -110,16 +110,12 @@ def compare(cells, parameters, repeat):
                      for name, each in ratios.items()}
 
 
-class SwitchedMetrics(metrics.PrometheusMetrics):
+class SwitchedMetrics(PrometheusMetrics):
     """Metrics that record nothing while they are off."""
 
     def add_all(self, readings):
         if self.is_on:
             super().add_all(readings)
-
-    def add_later(self, read):
-        if self.is_on:
-            super().add_later(read)
 
 
 class MonitoredDeployment(deployment.Deployment):

@@ -16,6 +16,7 @@ import multiprocessing
 import os
 import pathlib
 import queue
+import shutil
 import signal
 import socket
 import sys
@@ -41,8 +42,6 @@ from cellsched.cmd.systemd import Systemd
 from cellsched.conditions import Conditions
 from cellsched import exception
 from cellsched.observability.metrics import Metrics
-from cellsched.observability.metrics import PrometheusMetrics
-from cellsched.observability.metrics import SharedDirectory
 from cellsched.observability import monitoring
 from cellsched.observability.monitoring import Monitor
 from cellsched.observability.monitoring import MonitoringServer
@@ -211,13 +210,14 @@ class _MonitoringPort:
     """The HTTP port of a service, which its processes inherit.
 
     :param listener: the socket; None without a port
-    :param directory: the directory for the metrics of several processes
+    :param directory: the directory for the metrics of several processes;
+        None for one
     """
 
     conf: cfg.ConfigOpts
     service: str
     listener: socket.socket | None = None
-    directory: SharedDirectory | None = None
+    directory: str | None = None
     _waiting: tuple[Monitor, MonitoringServer] | None = None
 
     @classmethod
@@ -232,16 +232,18 @@ class _MonitoringPort:
         if port is None:
             return cls(conf, service)
         listener = monitoring.listen(conf.monitoring.address, port)
+        # prometheus_client takes long to import.
+        from cellsched.observability.prometheus import make_directory
         return cls(conf, service, listener,
-                   SharedDirectory() if workers > 1 else None)
+                   make_directory(listener) if workers > 1 else None)
 
     @functools.cached_property
     def metrics(self) -> Metrics:
         """The metrics of this process; first read after the fork."""
         if self.listener is None:
             return Metrics()
-        return PrometheusMetrics(
-            self.service, self.directory.path if self.directory else None)
+        from cellsched.observability.prometheus import PrometheusMetrics
+        return PrometheusMetrics(self.service, self.directory)
 
     def wait_for(self, problem: str) -> None:
         """Answer, before the workers are forked, what the service waits for.
@@ -264,7 +266,7 @@ class _MonitoringPort:
     def close(self) -> None:
         """Remove the directory for the metrics of the workers."""
         if self.directory is not None:
-            self.directory.remove()
+            shutil.rmtree(self.directory, ignore_errors=True)
 
     def serve(self) -> tuple[Monitor, MonitoringServer] | None:
         """Answer requests in this process."""
@@ -348,7 +350,8 @@ class _Process:
         self._monitoring = self._port.serve()
         made = self._begin()
         if self._monitoring:
-            self._monitoring[0].watch(made)
+            self._monitoring[0].watch(made.health_checks(
+                made.parts.conf.monitoring.check_timeout), made.unready)
         freeze_objects()
         sys.setswitchinterval(SWITCH_S)
         # Start errors are written directly, so the queue starts after them.

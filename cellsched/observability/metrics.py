@@ -1,37 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The metrics of a process, for Prometheus.
+"""The metrics of services, and the recorder that is used without a port.
 
-:data:`FIGURES` are all metrics. The code that a service runs records them in a
-:class:`Metrics`, which does nothing, so that metrics cost nothing if they are
-off. A process that publishes them has a :class:`PrometheusMetrics`.
+To add a metric, define a :class:`Figure` here, and add a row to the table in
+``doc/source/admin/metrics.rst``. The code that a service runs records values
+in a :class:`Metrics`, which does nothing, so that metrics cost nothing if they
+are off. A process that publishes them has a
+:class:`cellsched.observability.prometheus.PrometheusMetrics`.
 
 Labels have few values: names of cells, plug-ins and resource classes, and
 fixed words.
 """
 
-import atexit
-import bisect
-import collections
 from collections.abc import Callable
 from collections.abc import Iterable
-from collections.abc import Iterator
 from collections.abc import Mapping
-import contextlib
 import dataclasses
-import fcntl
-import functools
-import importlib
-from importlib import metadata
-import itertools
-import logging
-import os
-import pathlib
-import shutil
-import tempfile
-import threading
 from typing import Any
-
-LOG = logging.getLogger(__name__)
 
 #: Kinds of metrics. A gauge is summed over the processes of a service. A fact
 #: is the same for all of them, and comes from the one that answers.
@@ -55,16 +39,6 @@ class Figure:
     labels: tuple[str, ...] = ()
     values: tuple[str, ...] = ()
     buckets: tuple[float, ...] = ()
-
-    @property
-    def base(self) -> str:
-        """The name without the suffix of a counter."""
-        return self.name.removesuffix('_total')
-
-    @property
-    def type(self) -> str:
-        """The type in Prometheus."""
-        return GAUGE if self.kind == FACT else self.kind
 
 
 #: Results of requests for hosts.
@@ -191,11 +165,8 @@ VERSION = Figure(
 FIGURES: tuple[Figure, ...] = tuple(
     each for each in vars().copy().values() if isinstance(each, Figure))
 
-#: A value of a gauge or of a fact, with the values of its labels.
+#: A value, with its metric and the values of the labels.
 Reading = tuple[Figure, tuple[str, ...], float]
-
-#: Returns values at the time of a scrape; must not wait for anything.
-Source = Callable[[], Iterable[Reading]]
 
 
 class Metrics:
@@ -217,14 +188,11 @@ class Metrics:
     def add_all(self, readings: Iterable[Reading]) -> None:
         """Add several values at once, which costs less."""
 
-    def add_later(self, read: Callable[[], Iterable[Reading]]) -> None:
-        """Add the values that a function returns, before the next scrape.
+    def add_source(self, source: Callable[[], Iterable[Reading]]) -> None:
+        """Read gauges and facts from a function at each scrape.
 
-        The function may be called in another thread.
+        The function must not wait for anything.
         """
-
-    def add_source(self, source: Source) -> None:
-        """Read gauges and facts from a function."""
 
     def publish(self) -> None:
         """Write the values of this process for others of its service."""
@@ -240,337 +208,10 @@ class Metrics:
         """Leave the other processes of the service."""
 
 
-#: Seconds until other processes of a service see the values of this one.
-_PUBLISH_S = 5.0
-
-#: Values that wait for a scrape; with more, they are added at once.
-_LATER_MAX = 1000
-
-#: A metric and the values of its labels.
-_Key = tuple[Figure, tuple[str, ...]]
-
-#: A metric, a suffix, names and values of labels, and a value.
-_Sample = tuple[Figure, str, tuple[str, ...], tuple[str, ...], float]
-
-
-class PrometheusMetrics(Metrics):
-    """Keeps metrics, and publishes them with prometheus_client.
-
-    A request for hosts has many values, which are added between requests. Each
-    costs an addition; the objects of the library cost several times as much.
-
-    Processes of one service share a directory with files for each of them, and
-    any of them publishes the sums. Make this object after the fork.
-
-    :param service: publish the metrics of this service as zero from the start
-    :param directory: the directory of several processes; None for one
-    """
-
-    is_on = True
-
-    def __init__(self, service: str, directory: str | None = None) -> None:
-        self._lock = threading.Lock()
-        self._later: collections.deque[
-            Callable[[], Iterable[Reading]]] = collections.deque()
-        self._counts: dict[_Key, float] = {}
-        #: The number of values in each bucket, and the sum of the values.
-        self._durations: dict[_Key, list[float]] = {}
-        self._sources: list[Source] = []
-        self._shared = None if directory is None else _SharedValues(directory)
-        self.publish_s = 0.0 if directory is None else _PUBLISH_S
-        for figure in FIGURES:
-            if not figure.name.startswith(f'cellsched_{service}_'):
-                continue
-            first: list[tuple[str, ...]] = [(each,) for each in figure.values]
-            if not figure.labels:
-                first = [()]
-            for labels in first:
-                if figure.kind == COUNTER:
-                    self._counts[figure, labels] = 0
-                elif figure.kind == HISTOGRAM:
-                    self._durations[figure, labels] = _no_values(figure)
-
-    def add_all(self, readings: Iterable[Reading]) -> None:
-        counts, durations = self._counts, self._durations
-        with self._lock:
-            for figure, labels, value in readings:
-                key = figure, labels
-                if figure.kind == COUNTER:
-                    counts[key] = counts.get(key, 0) + value
-                    continue
-                known = durations.get(key)
-                if known is None:
-                    known = durations[key] = _no_values(figure)
-                known[bisect.bisect_left(figure.buckets, value)] += 1
-                known[-1] += value
-
-    def add_later(self, read: Callable[[], Iterable[Reading]]) -> None:
-        self._later.append(read)
-        if len(self._later) > _LATER_MAX:
-            self._add_due()
-
-    def _add_due(self) -> None:
-        while True:
-            try:
-                read = self._later.popleft()
-            except IndexError:
-                # Another thread may have taken the last one.
-                return
-            try:
-                self.add_all(read())
-            except Exception:
-                # The function belongs to another request.
-                LOG.exception('Values could not be added to the metrics')
-
-    def add_source(self, source: Source) -> None:
-        self._sources.append(source)
-
-    def publish(self) -> None:
-        if self._shared is not None:
-            self._shared.write(self._samples(self._read()[0]))
-
-    def exposition(self, accept: str) -> tuple[bytes, str]:
-        library = _library()
-        registry = library.CollectorRegistry()
-        if self._shared is None:
-            registry.register(self)
-        else:
-            gauges, facts = self._read()
-            self._shared.write(self._samples(gauges))
-            self._shared.register(registry)
-            registry.register(_Samples([
-                (figure, '', figure.labels, labels, value)
-                for (figure, labels), value in facts.items()]))
-        encode, kind = library.exposition.choose_encoder(accept)
-        return encode(registry), kind
-
-    def collect(self) -> Iterable[Any]:
-        """Return the metrics of this process for prometheus_client.
-
-        With this method the object can be registered as a collector.
-        """
-        gauges, facts = self._read()
-        return _Samples(self._samples(
-            {**gauges, **facts}, cumulative=True)).collect()
-
-    def close(self) -> None:
-        if self._shared is not None:
-            self._shared.close()
-
-    def _read(self) -> tuple[dict[_Key, float], dict[_Key, float]]:
-        """Return the gauges and the facts."""
-        gauges: dict[_Key, float] = {(WORKERS, ()): 1}
-        facts: dict[_Key, float] = {
-            (VERSION, (_version(),)): 1}
-        for source in self._sources:
-            try:
-                for figure, labels, value in source():
-                    found = facts if figure.kind == FACT else gauges
-                    key = figure, labels
-                    found[key] = found.get(key, 0) + value
-            except Exception:
-                # The other metrics are more useful than none.
-                LOG.exception('Some metrics could not be read')
-        return gauges, facts
-
-    def _samples(
-        self, readings: Mapping[_Key, float], cumulative: bool = False
-    ) -> Iterator[_Sample]:
-        """Yield the samples of counters, histograms and other readings.
-
-        :param cumulative: whether buckets include the buckets below them
-        """
-        self._add_due()
-        with self._lock:
-            counts = {**self._counts, **readings}
-            durations = {key: (*value,)
-                         for key, value in self._durations.items()}
-        for (figure, labels), value in counts.items():
-            yield figure, '', figure.labels, labels, value
-        for (figure, labels), (*numbers, total) in durations.items():
-            yield figure, '_sum', figure.labels, labels, total
-            if cumulative:
-                numbers = [*itertools.accumulate(numbers)]
-                yield figure, '_count', figure.labels, labels, numbers[-1]
-            bounds = [*map(repr, map(float, figure.buckets)), '+Inf']
-            for bound, number in zip(bounds, numbers, strict=True):
-                yield (figure, '_bucket', (*figure.labels, 'le'),
-                       (*labels, bound), number)
-
-
-@functools.cache
-def _version() -> str:
-    """Return the release; finding it takes as long as half a scrape."""
-    return metadata.version('cellsched')
-
-
-def _library() -> Any:
-    """Return the library, with the modules that are used here."""
-    # It takes long to import, and most processes do not need it.
-    importlib.import_module('prometheus_client.multiprocess')
-    return importlib.import_module('prometheus_client')
-
-
-def _no_values(figure: Figure) -> list[float]:
-    return [0.0] * (len(figure.buckets) + 2)
-
-
-class _Samples:
-    """Collects samples for the library."""
-
-    def __init__(self, samples: Iterable[_Sample]) -> None:
-        self._samples = samples
-
-    def collect(self) -> Iterable[Any]:
-        made: dict[str, Any] = {}
-        for figure, suffix, names, labels, value in self._samples:
-            metric = made.get(figure.name)
-            if metric is None:
-                metric = made[figure.name] = _library().Metric(
-                    figure.base, figure.help, figure.type)
-            metric.add_sample(
-                figure.name + suffix, dict(zip(names, labels)), value)
-        return made.values()
-
-
-#: The beginning of the names of directories for metrics, and in each the file
-#: that the processes of the service lock.
-_PREFIX, _OWNER = 'cellsched-metrics-', 'service'
-
-
-class SharedDirectory:
-    """A directory for the metrics of the processes of a service.
-
-    Make it before the fork. It is removed when the process that made it ends.
-    If that is killed, the next service of the same user on the machine removes
-    it, once all processes that inherited it have ended.
-
-    :ivar path: the path of the directory
-    """
-
-    def __init__(self) -> None:
-        while True:
-            self.path = tempfile.mkdtemp(prefix=_PREFIX)
-            owner = pathlib.Path(self.path, _OWNER)
-            self._file = owner.open('ab')
-            # Another service may have removed it before it was locked.
-            if _lock(self._file) and owner.exists():
-                break
-            self._file.close()
-        self._pid = os.getpid()
-        atexit.register(self.remove)
-        _remove_stale_directories()
-
-    def remove(self) -> None:
-        """Remove the directory, if this process made it."""
-        # Forks run this, too.
-        if os.getpid() == self._pid:
-            shutil.rmtree(self.path, ignore_errors=True)
-
-
-def _remove_stale_directories() -> None:
-    """Remove the directories of this user that no process has locked."""
-    for path in pathlib.Path(tempfile.gettempdir()).glob(f'{_PREFIX}*'):
-        # Another service may remove it meanwhile.
-        with contextlib.suppress(OSError):
-            if path.is_symlink() or path.stat().st_uid != os.getuid():
-                continue
-            with (path / _OWNER).open('rb') as file:
-                if _lock(file):
-                    shutil.rmtree(path, ignore_errors=True)
-
-
-class _SharedValues:
-    """Values of a process in files, which all processes of a service read.
-
-    A worker that replaces a dead one continues its counters.
-    """
-
-    def __init__(self, directory: str) -> None:
-        self._directory = directory
-        slot = self._slot = _Slot(directory)
-        # The library opens files there.
-        os.environ['PROMETHEUS_MULTIPROC_DIR'] = directory
-        self._kind = _library().values.MultiProcessValue(lambda: slot.number)
-        self._lock = threading.Lock()
-        #: Values of the library, with those of the process before.
-        self._values: dict[tuple[str, tuple[str, ...]], tuple[Any, float]] = {}
-
-    def write(self, samples: Iterable[_Sample]) -> None:
-        """Write the values of this process."""
-        with self._lock:
-            for figure, suffix, names, labels, value in samples:
-                key = figure.name + suffix, labels
-                if key not in self._values:
-                    made = self._kind(
-                        figure.type, figure.base, key[0], names, labels,
-                        figure.help, multiprocess_mode='livesum')
-                    before = 0.0 if figure.kind == GAUGE else made.get()
-                    self._values[key] = made, before
-                made, before = self._values[key]
-                made.set(before + value)
-
-    def register(self, registry: Any) -> None:
-        """Add the sums over all processes to a registry."""
-        multiprocess = _library().multiprocess
-        for number in self._slot.find_dead():
-            multiprocess.mark_process_dead(number, self._directory)
-        multiprocess.MultiProcessCollector(registry, self._directory)
-
-    def close(self) -> None:
-        _library().multiprocess.mark_process_dead(
-            self._slot.number, self._directory)
-        self._slot.close()
-
-
-class _Slot:
-    """The number of a process among those of its service.
-
-    It is the smallest number without a locked file. The lock ends with the
-    process, however that ends.
-    """
-
-    def __init__(self, directory: str) -> None:
-        self._directory = pathlib.Path(directory)
-        for self.number in itertools.count():
-            self._file = self._path(self.number).open('ab')
-            if _lock(self._file):
-                break
-            self._file.close()
-        # The gauges of the process that had the number before.
-        _library().multiprocess.mark_process_dead(self.number, directory)
-
-    def find_dead(self) -> list[int]:
-        """Return the numbers whose processes have ended."""
-        dead = []
-        for path in self._directory.glob('*.lock'):
-            if path != self._path(self.number):
-                with path.open('ab') as file:
-                    if _lock(file):
-                        dead.append(int(path.stem))
-        return dead
-
-    def close(self) -> None:
-        """Release the number."""
-        self._file.close()
-
-    def _path(self, number: int) -> pathlib.Path:
-        return self._directory / f'{number}.lock'
-
-
-def _lock(file: Any) -> bool:
-    """Lock a file; return False if another process holds the lock."""
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
 def queue_readings(queue: str, state: Mapping[str, Any]) -> list[Reading]:
     """Return the gauges of a queue.
 
-    :param state: what :meth:`cellsched.batching.TaskQueue.state` returns
+    :param state: the result of :meth:`cellsched.batching.TaskQueue.state`
     """
     return [(QUEUED, (queue,), state.get('waiting', 0)),
             (RUNNING, (queue,), state.get('running', 0))]

@@ -341,9 +341,8 @@ def monitoring_server(
         threading.Thread(target=target, daemon=True, name='monitoring').start()
 
     monitor = monitoring.Monitor(recorded, timeout_s, clock, start_thread)
-    server = monitoring.MonitoringServer(
-        listener, monitor, clock, ThreadPoolExecutor, start_thread)
-    server.start()
+    server = monitoring.MonitoringServer(listener, monitor, clock)
+    start_thread(server.serve_forever)
     return monitor, server
 
 

@@ -14,7 +14,7 @@ from cellsched import context
 from cellsched import embedding
 from cellsched import exception
 from cellsched import objects
-from cellsched.observability.metrics import PrometheusMetrics
+from cellsched.observability.prometheus import PrometheusMetrics
 from tests.functional import base
 from tests.functional import foreign_service
 

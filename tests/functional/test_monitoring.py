@@ -4,11 +4,11 @@
 import threading
 
 from cellsched.clock import Clock
-from cellsched.observability.metrics import PrometheusMetrics
 from cellsched.observability import monitoring
+from cellsched.observability.prometheus import PrometheusMetrics
 from cellsched.standalone import deployment
 from tests.functional import base
-from tests.unit.observability.test_metrics import samples
+from tests.unit.observability.test_prometheus import samples
 
 
 class Store:
@@ -50,7 +50,8 @@ class Monitored(deployment.Deployment):
         self.monitors[name] = monitoring.Monitor(
             service.parts.metrics, 2.0, Clock(), lambda function:
             threading.Thread(target=function, daemon=True).start())
-        self.monitors[name].watch(service)
+        self.monitors[name].watch(
+            service.health_checks(2.0), service.unready)
 
 
 class TestMonitoring(base.TestCase):

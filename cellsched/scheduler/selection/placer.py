@@ -757,8 +757,8 @@ class Placer:
             attempt.note('read', self.clock.monotonic() - began)
 
     def _record_decision(self, attempt: PlacementAttempt) -> None:
-        self.metrics.add_later(functools.partial(
-            _read_decision, attempt.seconds, attempt.decision.stages))
+        self.metrics.add_all(
+            _read_decision(attempt.seconds, attempt.decision.stages))
         self.record(attempt.context, attempt.request, attempt.uuids,
                     attempt.decision)
 
@@ -779,9 +779,10 @@ class Placer:
         try:
             yield pipeline
         finally:
-            self.metrics.add_later(lambda: [
-                (metrics.PLUGIN_SECONDS, _label(name, kind), seconds)
-                for kind, name, seconds in pipeline.slow(0.0)])
+            if self.metrics.is_on:
+                self.metrics.add_all(
+                    (metrics.PLUGIN_SECONDS, _label(name, kind), seconds)
+                    for kind, name, seconds in pipeline.slow(0.0))
             for kind, name, seconds in pipeline.slow(self.slow_plugin_s):
                 LOG.warning(
                     '%s %s took %.1f seconds in the decision on request %s',

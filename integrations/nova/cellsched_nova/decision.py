@@ -322,8 +322,7 @@ class RequestDecision:
             # An invalid request has no record.
             return
         decision.way = self._way
-        self._parts.metrics.add_later(functools.partial(
-            placer.stage_readings, decision.stages))
+        self._parts.metrics.add_all(placer.stage_readings(decision.stages))
         self._parts.record(
             self._context, self._request, self._instances, decision)
         if self._parts.recorder is None:

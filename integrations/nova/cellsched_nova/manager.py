@@ -42,10 +42,10 @@ from cellsched.conf import logging_setup
 from cellsched import exception
 from cellsched.observability import metrics
 from cellsched.observability.metrics import Metrics
-from cellsched.observability.metrics import PrometheusMetrics
 from cellsched.observability.metrics import Reading
-from cellsched.observability.metrics import SharedDirectory
 from cellsched.observability import monitoring
+from cellsched.observability.prometheus import make_directory
+from cellsched.observability.prometheus import PrometheusMetrics
 from cellsched.rpc import broker_urls
 from cellsched.rpc import delivery
 from cellsched.scheduler.drivers import filter_scheduler
@@ -109,7 +109,7 @@ class ColumnSchedulerManager(SchedulerManager):
     """
 
     listener: socket.socket | None = None
-    directory: SharedDirectory | None = None
+    directory: str | None = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         options.register_opts(CONF)
@@ -132,8 +132,7 @@ class ColumnSchedulerManager(SchedulerManager):
             coordination.backend_url(self._options.conf))
         self._metrics: Metrics = Metrics()
         if self.listener is not None:
-            self._metrics = PrometheusMetrics(
-                'scheduler', self.directory.path if self.directory else None)
+            self._metrics = PrometheusMetrics('scheduler', self.directory)
             self._metrics.add_source(self._read_metrics)
         self._records = records.DecisionRecords(
             records.open_database(CONF), CONF.cellsched.decision_retention)
@@ -160,7 +159,8 @@ class ColumnSchedulerManager(SchedulerManager):
 
         monitor, _ = monitoring_server(
             listener, self._metrics, CONF.monitoring.check_timeout, Clock())
-        monitor.watch(self)
+        monitor.watch(self.health_checks(CONF.monitoring.check_timeout),
+                      self.unready)
         if self._metrics.publish_s:
             threading.Thread(
                 target=publish, daemon=True, name='metrics').start()
@@ -343,7 +343,8 @@ def run(argv: Sequence[str]) -> int:
         if CONF.monitoring.scheduler_port is not None:
             ColumnSchedulerManager.listener = monitoring.listen(
                 CONF.monitoring.address, CONF.monitoring.scheduler_port)
-            ColumnSchedulerManager.directory = SharedDirectory()
+            ColumnSchedulerManager.directory = make_directory(
+                ColumnSchedulerManager.listener)
         with configuration.translate_errors():
             # The manager of Nova would open connections that remain open.
             client = report.PLACEMENTCLIENT = (

@@ -21,7 +21,7 @@ from oslo_utils import uuidutils
 from cellsched.conf import loader
 from cellsched import exception
 from cellsched.filters import server_group
-from cellsched.observability.metrics import PrometheusMetrics
+from cellsched.observability.prometheus import PrometheusMetrics
 from cellsched.scheduler.decision import pipeline
 from cellsched.scheduler.drivers import filter_scheduler
 from cellsched.scheduler import recording

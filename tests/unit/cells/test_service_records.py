@@ -10,7 +10,7 @@ from cellsched.cells import service_records
 from cellsched.db.api import models as api_models
 from cellsched.db.cell import services
 from cellsched import exception
-from cellsched.observability import metrics
+from cellsched.observability.prometheus import PrometheusMetrics
 from cellsched.rpc import compute
 from tests.unit.cells import base
 from tests.unit.db import samples
@@ -91,7 +91,7 @@ class TestServiceCounts(base.TestCase):
 
     def read_counts(self):
         self.counts.read()
-        recorded = metrics.PrometheusMetrics('scheduler')
+        recorded = PrometheusMetrics('scheduler')
         recorded.add_source(self.counts.metrics)
         text = recorded.exposition('')[0].decode()
         return {line.removeprefix('cellsched_services')

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The HTTP port for health, readiness and metrics."""
 
-from concurrent.futures import ThreadPoolExecutor
 import http.client
 import logging
 import socket
@@ -11,8 +10,8 @@ import fixtures
 
 from cellsched import clock
 from cellsched import exception
-from cellsched.observability import metrics
 from cellsched.observability import monitoring
+from cellsched.observability.prometheus import PrometheusMetrics
 from cellsched.testing.clock import FakeClock
 from tests.unit import base
 
@@ -30,21 +29,15 @@ class Watched:
         self.checks = checks
         self.reason = ''
 
-    def health_checks(self, timeout_s):
-        return self.checks
-
-    def unready(self):
-        return self.reason
-
 
 class TestMonitor(base.TestCase):
 
     def monitor(self, service=None, timeout_s=TIMEOUT_S, time=None):
         made = monitoring.Monitor(
-            metrics.PrometheusMetrics('scheduler'), timeout_s,
+            PrometheusMetrics('scheduler'), timeout_s,
             time or clock.Clock(), start_thread)
         if service is not None:
-            made.watch(service)
+            made.watch(service.checks, lambda: service.reason)
         return made
 
     def ask(self, monitor, path):
@@ -95,9 +88,9 @@ class TestMonitor(base.TestCase):
 
         service.checks = {'broker, topic scheduler': ping, 'database': fail}
         monitor = monitoring.Monitor(
-            metrics.PrometheusMetrics('scheduler'), TIMEOUT_S, time,
+            PrometheusMetrics('scheduler'), TIMEOUT_S, time,
             lambda function: function())
-        monitor.watch(service)
+        monitor.watch(service.checks, lambda: service.reason)
 
         for expected in 'no answer', 'refuses the user':
             status, body = self.ask(monitor, '/readyz')
@@ -197,12 +190,11 @@ class TestMonitoringServer(base.TestCase):
         self.port = self.listener.getsockname()[1]
         self.clock = clock.Clock()
         self.monitor = monitoring.Monitor(
-            metrics.PrometheusMetrics('scheduler'), TIMEOUT_S, self.clock,
+            PrometheusMetrics('scheduler'), TIMEOUT_S, self.clock,
             start_thread)
         self.server = monitoring.MonitoringServer(
-            self.listener, self.monitor, self.clock, ThreadPoolExecutor,
-            start_thread)
-        self.server.start()
+            self.listener, self.monitor, self.clock)
+        start_thread(self.server.serve_forever)
         self.addCleanup(self.server.stop)
 
     def connect(self):
@@ -242,6 +234,19 @@ class TestMonitoringServer(base.TestCase):
                 ('127.0.0.1', self.port)).close)
 
         self.assertEqual(503, self.ask('/readyz')[0])
+
+    def test_connections_beyond_the_limit_are_closed(self):
+        self.useFixture(fixtures.MonkeyPatch(
+            'cellsched.observability.monitoring._REQUESTS_MAX', 1))
+        first = socket.create_connection(('127.0.0.1', self.port))
+        self.addCleanup(first.close)
+        first.settimeout(TIMEOUT_S)
+        with socket.create_connection(
+                ('127.0.0.1', self.port), TIMEOUT_S) as second:
+            self.assertEqual(b'', second.recv(1))
+
+        first.sendall(b'GET /readyz HTTP/1.0\r\n\r\n')
+        self.assertIn(b'503', first.recv(100))
 
     def test_port_in_use_is_an_error_with_its_number(self):
         error = self.assertRaises(

@@ -10,7 +10,7 @@ from cellsched import exception
 from cellsched.host_manager import host_reader
 from cellsched.host_manager import manager
 from cellsched import objects
-from cellsched.observability.metrics import PrometheusMetrics
+from cellsched.observability.prometheus import PrometheusMetrics
 from cellsched.scheduler.drivers import filter_scheduler
 from cellsched.scheduler.drivers import provider_scheduler
 from cellsched.scheduler.selection import selector
