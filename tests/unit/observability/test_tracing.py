@@ -28,7 +28,8 @@ CODE = '''
 from cellsched.conf import opts
 from oslo_config import cfg
 import sys
-from cellsched import exception, tracing
+from cellsched import exception
+from cellsched.observability import tracing
 conf = cfg.ConfigOpts()
 opts.register_opts(conf)
 conf([])
