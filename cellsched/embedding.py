@@ -43,7 +43,6 @@ from cellsched.db import cell as cell_schema
 from cellsched.db.cell.instance_list import InstanceFilter
 from cellsched.db import session
 from cellsched import exception
-from cellsched import json_schema
 from cellsched.listing import query
 from cellsched.listing import server
 from cellsched.listing import servers as listing
@@ -53,7 +52,8 @@ from cellsched.observability.metrics import Metrics
 from cellsched.observability import tracing
 from cellsched.rpc import scheduler as scheduler_rpc
 from cellsched import urls
-from cellsched.uuids import canonical
+from cellsched.validation import json_schema
+from cellsched.validation.uuids import canonical
 from cellsched.wiring.components import Components
 from cellsched.wiring import conductor
 

@@ -23,8 +23,8 @@ from cellsched.db.api import operator_changes
 from cellsched.db.cell import on_host
 from cellsched.db import session
 from cellsched import exception
-from cellsched import json_schema
 from cellsched.objects import keys
+from cellsched.validation import json_schema
 
 #: The metadata key with the availability zone of the hosts.
 ZONE_KEY = 'availability_zone'

@@ -17,7 +17,7 @@ from cellsched import exception
 from cellsched.listing import server
 from cellsched.listing.servers import ServerListing
 from cellsched import objects
-from cellsched.uuids import canonical
+from cellsched.validation.uuids import canonical
 
 _F = TypeVar('_F', bound='Controller')
 _P = ParamSpec('_P')

@@ -15,11 +15,11 @@ from cellsched.context import RequestContext
 from cellsched.db.api import flavors
 from cellsched.db import session
 from cellsched import exception
-from cellsched import json_schema
 from cellsched import objects
 from cellsched.objects import keys
 from cellsched.objects import request_groups
 from cellsched.objects import resources
+from cellsched.validation import json_schema
 
 #: Extra specs of one flavor.
 SPECS_MAX = 128

@@ -30,9 +30,9 @@ from cellsched.db.api import shared_providers
 from cellsched.db.cell import compute_nodes
 from cellsched.db import session
 from cellsched import exception
-from cellsched import json_schema
 from cellsched.listing import server
 from cellsched.objects import resources
+from cellsched.validation import json_schema
 
 
 #: Kinds of providers: a compute node; a part of a compute node; and a

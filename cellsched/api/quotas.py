@@ -19,9 +19,9 @@ from cellsched.db.api import quotas
 from cellsched.db.cell import services
 from cellsched.db import session
 from cellsched import exception
-from cellsched import json_schema
 from cellsched.listing import servers as listing
 from cellsched.quota import base
+from cellsched.validation import json_schema
 
 _WHERE = 'quota'
 

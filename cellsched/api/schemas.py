@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """JSON schemas of the input of the API.
 
-:mod:`cellsched.json_schema` validates values by them.
+:mod:`cellsched.validation.json_schema` validates values by them.
 """
 
 from collections.abc import Collection

@@ -16,9 +16,9 @@ from cellsched.context import RequestContext
 from cellsched.db.api import instance_groups
 from cellsched.db import session
 from cellsched import exception
-from cellsched import json_schema
 from cellsched import objects
 from cellsched.objects import requests
+from cellsched.validation import json_schema
 
 _WHERE = 'server group'
 

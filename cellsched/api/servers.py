@@ -34,7 +34,6 @@ from cellsched.db.cell import server_moves
 from cellsched.db import session
 from cellsched.deletion import Deletion
 from cellsched import exception
-from cellsched import json_schema
 from cellsched.listing import query
 from cellsched.listing import server
 from cellsched.listing import servers as listing
@@ -44,7 +43,8 @@ from cellsched.observability import tracing
 from cellsched.quota import base as quota_base
 from cellsched.rpc.compute import ComputeAPIs
 from cellsched.rpc.conductor import ConductorAPI
-from cellsched.uuids import canonical
+from cellsched.validation import json_schema
+from cellsched.validation.uuids import canonical
 
 LOG = log.getLogger(__name__)
 

@@ -25,9 +25,9 @@ from cellsched.db.cell import on_host
 from cellsched.db.cell import services
 from cellsched.db import session
 from cellsched import exception
-from cellsched import json_schema
 from cellsched.migrations import LocalDeletion
 from cellsched import objects
+from cellsched.validation import json_schema
 
 UP = services.UP
 UNKNOWN = 'UNKNOWN'

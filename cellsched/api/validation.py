@@ -9,11 +9,11 @@ from typing import Any
 
 from cellsched.api import schemas
 from cellsched import exception
-from cellsched.json_schema import check
-from cellsched.json_schema import shown
 from cellsched import objects
 from cellsched.objects import keys
-from cellsched.uuids import canonical
+from cellsched.validation.json_schema import check
+from cellsched.validation.json_schema import shown
+from cellsched.validation.uuids import canonical
 
 #: Scheduler hints that every deployment supports.
 HINTS = frozenset({'group'})

@@ -26,7 +26,7 @@ from cellsched.db.cell import on_host
 from cellsched.db import session
 from cellsched import exception
 from cellsched import objects
-from cellsched.uuids import canonical
+from cellsched.validation.uuids import canonical
 
 LOG = log.getLogger(__name__)
 

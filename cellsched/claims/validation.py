@@ -15,8 +15,8 @@ from typing import NoReturn
 from cellsched.claims import base
 from cellsched import exception
 from cellsched.objects import resources
-from cellsched.uuids import canonical
-from cellsched.uuids import CANONICAL
+from cellsched.validation.uuids import canonical
+from cellsched.validation.uuids import CANONICAL
 
 #: Valid ids, which are uuids, and names of resource classes.
 _ID = re.compile(r'[!-~]{1,36}')

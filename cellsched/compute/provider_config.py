@@ -32,9 +32,9 @@ from oslo_log import log
 from cellsched.claims import base as claims_base
 from cellsched.claims import validation
 from cellsched import exception
-from cellsched import json_schema
 from cellsched.objects import resources
-from cellsched import yaml_file
+from cellsched.validation import json_schema
+from cellsched.validation import yaml_file
 
 LOG = log.getLogger(__name__)
 

@@ -15,8 +15,8 @@ from oslo_config import types
 from oslo_log import log
 
 from cellsched import exception
-from cellsched import files
 from cellsched.network import base
+from cellsched.validation import files
 
 LOG = log.getLogger(__name__)
 

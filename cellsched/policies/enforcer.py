@@ -19,8 +19,8 @@ from cellsched.api import authorization
 from cellsched.clock import Clock
 from cellsched.context import RequestContext
 from cellsched import exception
-from cellsched import files
 from cellsched.policies import rules
+from cellsched.validation import files
 
 LOG = log.getLogger(__name__)
 

@@ -17,10 +17,10 @@ from oslo_log import log
 from cellsched.conditions import Conditions
 from cellsched.db.api import quotas
 from cellsched import exception
-from cellsched import files
 from cellsched import plugins
 from cellsched.quota import base
 from cellsched.quota import db
+from cellsched.validation import files
 
 if TYPE_CHECKING:
     from oslo_limit import limit

@@ -12,14 +12,14 @@ from typing import Any
 from cellsched.api import providers
 from cellsched.compute import children
 from cellsched import exception
-from cellsched.json_schema import check
 from cellsched.objects import keys
 from cellsched.objects import request_groups
 from cellsched.objects import resources
 from cellsched.standalone import deployment
+from cellsched.validation.json_schema import check
+from cellsched.validation.yaml_file import invalid
+from cellsched.validation.yaml_file import read
 from cellsched.virt import fake
-from cellsched.yaml_file import invalid
-from cellsched.yaml_file import read
 
 _NAME = {'type': 'string', 'minLength': 1, 'maxLength': 63,
          'pattern': r'^[A-Za-z0-9][A-Za-z0-9_.-]*\Z',

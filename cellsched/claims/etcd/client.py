@@ -26,7 +26,7 @@ import urllib3
 from cellsched.claims.etcd import options
 from cellsched.claims.etcd import protocol
 from cellsched.claims import remote
-from cellsched import files
+from cellsched.validation import files
 
 _Answer = TypeVar('_Answer')
 

@@ -18,9 +18,9 @@ from cellsched.claims.placement import messages
 from cellsched.claims import remote
 from cellsched.clock import Clock
 from cellsched import exception
-from cellsched import files
 from cellsched import plugins
 from cellsched import urls
+from cellsched.validation import files
 
 #: Default of the option ``timeout``, in seconds, and the time for a request
 #: if the option has no value.

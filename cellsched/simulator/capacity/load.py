@@ -22,10 +22,10 @@ import numpy.typing as npt
 import yaml
 
 from cellsched import exception
-from cellsched.json_schema import check
 from cellsched import objects
 from cellsched.scheduler import recording
 from cellsched.simulator.capacity import traces
+from cellsched.validation.json_schema import check
 
 #: The shortest lifetime in published traces, in hours.
 LIFETIME_MIN_H = 1 / 12

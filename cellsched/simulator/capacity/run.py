@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from cellsched.json_schema import check
 from cellsched.simulator.capacity import cloud
 from cellsched.simulator.capacity import faults
 from cellsched.simulator.capacity.scenario import bundled
 from cellsched.simulator.capacity.scenario import load as load_scenario
 from cellsched.simulator.capacity.scenario import Scenario
-from cellsched.yaml_file import invalid
+from cellsched.validation.json_schema import check
+from cellsched.validation.yaml_file import invalid
 
 #: Steps of the progress of a run.
 STEPS = 200

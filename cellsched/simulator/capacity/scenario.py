@@ -12,9 +12,9 @@ from typing import Any
 import yaml
 
 from cellsched import exception
-from cellsched.json_schema import check
-from cellsched.yaml_file import invalid
-from cellsched.yaml_file import read
+from cellsched.validation.json_schema import check
+from cellsched.validation.yaml_file import invalid
+from cellsched.validation.yaml_file import read
 
 #: The directory of the scenarios of the project.
 _BUNDLED = pathlib.Path(__file__).parent / 'scenarios'

@@ -26,7 +26,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from cellsched import yaml_file
+from cellsched.validation import yaml_file
 
 #: The machine that sizes of ``azure-packing`` are parts of, by default.
 MACHINE: Mapping[str, int] = {

@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from cellsched import exception
-from cellsched.json_schema import field_name
+from cellsched.validation.json_schema import field_name
 
 #: Values in a document, each counted as often as aliases repeat it.
 VALUES_MAX = 1_000_000

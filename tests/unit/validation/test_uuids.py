@@ -7,7 +7,7 @@ import hypothesis
 from hypothesis import strategies as st
 from oslo_utils import uuidutils
 
-from cellsched import uuids
+from cellsched.validation import uuids
 from tests.unit import base
 
 ONE = '4b0f1d0c-93a5-4e7d-9a13-5a7a2a2bba0e'

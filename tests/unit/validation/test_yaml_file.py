@@ -2,7 +2,7 @@
 """Reading a YAML document that somebody wrote."""
 
 from cellsched import exception
-from cellsched import yaml_file
+from cellsched.validation import yaml_file
 from tests.unit import base
 
 

@@ -2,7 +2,7 @@
 import os
 
 from cellsched import exception
-from cellsched import files
+from cellsched.validation import files
 from tests.unit import base
 
 
