@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Audit: the invariants of all servers, checked and repaired.
+"""Maintenance: the invariants of all servers, deleted rows and upgrades.
 
 * ``findings``: kinds of findings, and repairs.
 * ``state``: reads the state of servers in all databases and the claim store.
@@ -8,6 +8,8 @@
 * ``auditor``: checks a whole deployment, and releases leaked claims while a
   conductor runs.
 * ``repairs``: repairs findings.
+* ``archive``: moves deleted rows to shadow tables, and removes them there.
+* ``upgrade``: checks a deployment before and after an upgrade.
 
 To add a finding, add its kind to ``findings``, its check to ``checks``, and
 describe it in the page on the audit.

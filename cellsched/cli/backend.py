@@ -56,7 +56,7 @@ from cellsched.wiring.api import command_api
 from cellsched.wiring.components import Components
 
 if TYPE_CHECKING:
-    from cellsched.archive import Archiver
+    from cellsched.audit.archive import Archiver
     from cellsched.audit.auditor import Auditor
     from cellsched.hosts import document
     from cellsched.scheduler import planning

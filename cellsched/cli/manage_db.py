@@ -17,8 +17,8 @@ from cellsched import exception
 from cellsched import plugins
 
 if TYPE_CHECKING:
-    from cellsched.archive import Archiver
-    from cellsched.archive import ArchiveReport
+    from cellsched.audit.archive import Archiver
+    from cellsched.audit.archive import ArchiveReport
     from cellsched.db.schema import Schema
     from cellsched.db.session import Database
     from cellsched import objects

@@ -3,13 +3,13 @@
 
 from oslo_config import cfg
 
-from cellsched.archive import Archiver
+from cellsched.audit.archive import Archiver
 from cellsched.audit.auditor import Auditor
 from cellsched.audit import repairs
 from cellsched.audit.state import StateReader
+from cellsched.audit import upgrade
 from cellsched.claims import base as claims_base
 from cellsched.db import api as api_schema
-from cellsched import upgrade
 from cellsched.wiring import base
 from cellsched.wiring.components import Components
 

@@ -8,6 +8,7 @@ import threading
 from oslo_upgradecheck import upgradecheck
 import sqlalchemy as sa
 
+from cellsched.audit import upgrade
 from cellsched.cells import gather
 from cellsched.cells import registry
 from cellsched.claims import base as claims_base
@@ -21,7 +22,6 @@ from cellsched.db import session
 from cellsched import objects
 from cellsched.rpc import compute
 from cellsched.testing import databases
-from cellsched import upgrade
 from tests.unit.cells import base
 from tests.unit.db import samples
 

@@ -6,7 +6,7 @@ import datetime
 
 import sqlalchemy as sa
 
-from cellsched import archive
+from cellsched.audit import archive
 from cellsched.cells import gather
 from cellsched.claims import base as claims_base
 from cellsched.claims import memory
