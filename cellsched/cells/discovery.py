@@ -14,7 +14,6 @@ from oslo_log import log
 from cellsched.cells import registry
 from cellsched.cells import target
 from cellsched.clock import Clock
-from cellsched.conditions import Conditions
 from cellsched.db.api import host_mappings
 from cellsched.db.api import leases
 from cellsched.db.cell import compute_nodes
@@ -22,6 +21,7 @@ from cellsched.db.cell import services
 from cellsched.db import session
 from cellsched import exception
 from cellsched import objects
+from cellsched.observability.conditions import Conditions
 
 
 @dataclasses.dataclass(eq=False)

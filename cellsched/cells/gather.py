@@ -15,12 +15,12 @@ from oslo_log import log
 from cellsched.cells import registry
 from cellsched.cells import target
 from cellsched.clock import Clock
-from cellsched.conditions import Conditions
 from cellsched import context
 from cellsched.context import RequestContext
 from cellsched.db.cell import services
 from cellsched import exception
 from cellsched import objects
+from cellsched.observability.conditions import Conditions
 from cellsched.rpc import compute
 
 LOG = log.getLogger(__name__)

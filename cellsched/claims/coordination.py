@@ -19,7 +19,7 @@ from oslo_log import log
 from oslo_utils import uuidutils
 
 from cellsched.clock import Clock
-from cellsched.conditions import Conditions
+from cellsched.observability.conditions import Conditions
 from cellsched import urls
 
 LOG = log.getLogger(__name__)

@@ -39,8 +39,8 @@ from cellsched.clock import Clock
 from cellsched.cmd.configuration import ServiceConfiguration
 from cellsched.cmd import reports
 from cellsched.cmd.systemd import Systemd
-from cellsched.conditions import Conditions
 from cellsched import exception
+from cellsched.observability.conditions import Conditions
 from cellsched.observability.metrics import Metrics
 from cellsched.observability import monitoring
 from cellsched.observability.monitoring import Monitor

@@ -26,7 +26,6 @@ from cellsched.compute import children
 from cellsched.compute import host_name
 from cellsched.compute import progress
 from cellsched.compute.provider_config import ProviderConfig
-from cellsched.conditions import Conditions
 from cellsched.db.cell import compute_nodes
 from cellsched.db.cell import instance_children
 from cellsched.db.cell import instances
@@ -36,6 +35,7 @@ from cellsched.db import session
 from cellsched import exception
 from cellsched.migrations import TRANSFER_TRAIT
 from cellsched.objects import child_providers
+from cellsched.observability.conditions import Conditions
 from cellsched.rpc import compute
 from cellsched.virt import base as virt_base
 

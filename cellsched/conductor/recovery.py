@@ -21,7 +21,6 @@ from cellsched.cells import gather
 from cellsched.cells import registry
 from cellsched.cells import target
 from cellsched.claims import base as claims_base
-from cellsched.conditions import Conditions
 from cellsched.conductor.tasks import build_and_schedule
 from cellsched.conductor.tasks import lease
 from cellsched.conductor.tasks import steps
@@ -45,6 +44,7 @@ from cellsched import exception
 from cellsched import migrations
 from cellsched.network import deallocation
 from cellsched import objects
+from cellsched.observability.conditions import Conditions
 from cellsched.observability import metrics
 from cellsched.observability.metrics import Metrics
 from cellsched.observability import tracing

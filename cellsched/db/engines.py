@@ -18,11 +18,11 @@ from sqlalchemy import event
 from sqlalchemy import pool
 
 from cellsched.clock import Clock
-from cellsched.conditions import Conditions
 from cellsched.db import errors
 from cellsched.db import mysql
 from cellsched.db import postgresql
 from cellsched import exception
+from cellsched.observability.conditions import Conditions
 from cellsched import urls
 
 LOG = log.getLogger(__name__)

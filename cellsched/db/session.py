@@ -26,12 +26,12 @@ from oslo_utils import uuidutils
 import sqlalchemy as sa
 
 from cellsched.clock import Clock
-from cellsched.conditions import Conditions
 from cellsched.db import engines
 from cellsched.db import errors
 from cellsched.db import mysql
 from cellsched.db import tokens
 from cellsched import exception
+from cellsched.observability.conditions import Conditions
 from cellsched import urls
 
 LOG = log.getLogger(__name__)

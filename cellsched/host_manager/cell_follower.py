@@ -13,7 +13,6 @@ from oslo_log import log
 from cellsched.cells.discovery import Discovery
 from cellsched.clock import Clock
 from cellsched.clock import Lock
-from cellsched.conditions import Conditions
 from cellsched.db.api import host_mappings
 from cellsched.db.cell import hosts as feed
 from cellsched.db import session
@@ -22,6 +21,7 @@ from cellsched.host_manager.aggregate_groups import AggregateGroups
 from cellsched.host_manager import node_columns
 from cellsched.hosts.table import HostTable
 from cellsched import objects
+from cellsched.observability.conditions import Conditions
 
 LOG = log.getLogger(__name__)
 

@@ -18,7 +18,6 @@ from cellsched.cells import gather
 from cellsched.cells import registry
 from cellsched.claims import base as claims_base
 from cellsched.clock import Clock
-from cellsched.conditions import Conditions
 from cellsched.context import RequestContext
 from cellsched.db.api import aggregates
 from cellsched.db.api import host_mappings
@@ -36,6 +35,7 @@ from cellsched.hosts.providers import SharingProvider
 from cellsched.hosts.table import HostTable
 from cellsched.hosts import view
 from cellsched import objects
+from cellsched.observability.conditions import Conditions
 
 LOG = log.getLogger(__name__)
 

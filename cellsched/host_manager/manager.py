@@ -20,7 +20,6 @@ from cellsched.cells import gather
 from cellsched.cells import registry
 from cellsched.claims import base as claims_base
 from cellsched.clock import Clock
-from cellsched.conditions import Conditions
 from cellsched.context import RequestContext
 from cellsched.db.api import aggregates
 from cellsched.db.api import operator_changes
@@ -41,6 +40,7 @@ from cellsched.hosts.providers import SharingProvider
 from cellsched.hosts import table
 from cellsched.hosts import view
 from cellsched import objects
+from cellsched.observability.conditions import Conditions
 
 LOG = log.getLogger(__name__)
 

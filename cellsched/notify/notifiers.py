@@ -13,12 +13,12 @@ from typing import NamedTuple
 import oslo_messaging
 
 from cellsched.clock import Clock
-from cellsched.conditions import Conditions
 from cellsched.context import RequestContext
 from cellsched import exception
 from cellsched.notify.payloads import instance as payloads
 from cellsched.notify.payloads import request_spec
 from cellsched import objects
+from cellsched.observability.conditions import Conditions
 from cellsched import plugins
 from cellsched.rpc import serializer
 

@@ -25,8 +25,8 @@ from typing import Any
 from typing import NamedTuple
 
 from cellsched.clock import Clock
-from cellsched.conditions import Conditions
 from cellsched import exception
+from cellsched.observability.conditions import Conditions
 from cellsched.observability.metrics import Metrics
 from cellsched import urls
 

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 from oslo_config import cfg
 from oslo_log import log
 
-from cellsched.conditions import Conditions
 from cellsched.db.api import quotas
 from cellsched import exception
+from cellsched.observability.conditions import Conditions
 from cellsched import plugins
 from cellsched.quota import base
 from cellsched.quota import db

@@ -45,7 +45,6 @@ import zlib
 from oslo_log import log
 from oslo_serialization import jsonutils
 
-from cellsched.conditions import Conditions
 from cellsched import exception
 from cellsched.hosts import columns
 from cellsched.hosts.snapshot import Changes
@@ -53,6 +52,7 @@ from cellsched.hosts.snapshot import Snapshot
 from cellsched.hosts.table import HostTable
 from cellsched.hosts import view
 from cellsched import objects
+from cellsched.observability.conditions import Conditions
 from cellsched.observability import metrics
 from cellsched.observability.metrics import Metrics
 from cellsched.scheduler.recorded_table import changes_of

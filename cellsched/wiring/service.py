@@ -20,8 +20,8 @@ from oslo_log import log
 
 from cellsched.batching import STOP_S
 from cellsched.clock import Clock
-from cellsched.conditions import Conditions
 from cellsched import exception
+from cellsched.observability.conditions import Conditions
 from cellsched.observability import metrics
 from cellsched.observability import monitoring
 from cellsched.observability.monitoring import Check

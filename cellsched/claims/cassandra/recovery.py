@@ -24,8 +24,8 @@ from cellsched.claims.cassandra import requests
 from cellsched.claims.cassandra.session import Session
 from cellsched.claims.cassandra.slots import parse
 from cellsched.claims.cassandra.slots import resources_of
-from cellsched.conditions import Conditions
 from cellsched import exception
+from cellsched.observability.conditions import Conditions
 
 LOG = log.getLogger(__name__)
 

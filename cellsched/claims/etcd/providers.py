@@ -25,8 +25,8 @@ from cellsched.claims.etcd import transactions
 from cellsched.claims.etcd.transactions import Conflict
 from cellsched.claims.etcd.transactions import Full
 from cellsched.claims.etcd.transactions import PAGE
-from cellsched.conditions import Conditions
 from cellsched import exception
+from cellsched.observability.conditions import Conditions
 
 LOG = log.getLogger(__name__)
 

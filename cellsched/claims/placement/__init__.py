@@ -41,8 +41,8 @@ from cellsched.claims.placement import server
 from cellsched.claims import remote
 from cellsched.claims import validation
 from cellsched.clock import Clock
-from cellsched.conditions import Conditions
 from cellsched import exception
+from cellsched.observability.conditions import Conditions
 
 LOG = log.getLogger(__name__)
 

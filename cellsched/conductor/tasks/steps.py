@@ -31,7 +31,6 @@ from cellsched.cells.cell0 import EVENT
 from cellsched.cells import target
 from cellsched.claims import base as claims_base
 from cellsched.clock import Clock
-from cellsched.conditions import Conditions
 from cellsched.conductor.tasks import lease
 from cellsched.conductor.tasks import saga
 from cellsched.conductor.tasks.saga import Build
@@ -54,6 +53,7 @@ from cellsched import exception
 from cellsched import migrations
 from cellsched.notify import notifiers
 from cellsched import objects
+from cellsched.observability.conditions import Conditions
 from cellsched.observability import tracing
 from cellsched.quota import base as quota
 from cellsched.quota.db import admit_recorded

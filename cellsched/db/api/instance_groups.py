@@ -9,12 +9,12 @@ from oslo_log import log
 from oslo_serialization import jsonutils
 import sqlalchemy as sa
 
-from cellsched.conditions import Conditions
 from cellsched.db.api import models
 from cellsched.db import statements
 from cellsched import exception
 from cellsched import objects
 from cellsched.objects import requests
+from cellsched.observability.conditions import Conditions
 
 LOG = log.getLogger(__name__)
 

@@ -12,11 +12,11 @@ from typing import NamedTuple
 from oslo_db import exception as db_exc
 import sqlalchemy as sa
 
-from cellsched.conditions import Conditions
 from cellsched.db.api import models
 from cellsched.db import feed
 from cellsched import exception
 from cellsched.objects import resources
+from cellsched.observability.conditions import Conditions
 
 _TABLE = models.shared_providers
 _AGGREGATES = models.aggregates

@@ -19,7 +19,6 @@ from oslo_log import log
 from oslo_serialization import jsonutils
 
 from cellsched.clock import Clock
-from cellsched.conditions import Conditions
 from cellsched.context import RequestContext
 from cellsched.db.api import decisions
 from cellsched.db import session
@@ -27,6 +26,7 @@ from cellsched import exception
 from cellsched.filters import base
 from cellsched.hosts import view
 from cellsched import objects
+from cellsched.observability.conditions import Conditions
 from cellsched.scheduler.decision import allocation
 from cellsched.scheduler.decision.pipeline import Candidates
 from cellsched.scheduler.decision.pipeline import FilterStep

@@ -20,8 +20,8 @@ from cellsched.claims import placement as placement_claims
 from cellsched.claims.placement import messages
 from cellsched.claims import remote
 from cellsched import clock
-from cellsched.conditions import Conditions
 from cellsched import exception
+from cellsched.observability.conditions import Conditions
 from cellsched_nova.allocations import Addition
 from cellsched_nova.allocations import Allocations
 from cellsched_nova import cells

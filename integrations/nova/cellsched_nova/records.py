@@ -8,9 +8,9 @@ from typing import Any
 from oslo_log import log
 
 from cellsched.clock import Clock
-from cellsched.conditions import Conditions
 from cellsched.db.api import decisions
 from cellsched.db import session
+from cellsched.observability.conditions import Conditions
 from cellsched.scheduler.explanation import decision_record
 
 LOG = log.getLogger(__name__)

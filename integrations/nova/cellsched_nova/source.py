@@ -24,13 +24,13 @@ from oslo_utils import timeutils
 
 from cellsched.claims import remote
 from cellsched import clock
-from cellsched.conditions import Conditions
 from cellsched import exception
 from cellsched.host_manager import source
 from cellsched.hosts import aggregate
 from cellsched.hosts import document
 from cellsched.hosts import table
 from cellsched.hosts import view
+from cellsched.observability.conditions import Conditions
 from cellsched_nova import cells as nova_cells
 from cellsched_nova import placement
 

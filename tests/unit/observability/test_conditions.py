@@ -3,8 +3,8 @@
 
 import logging
 
-from cellsched import conditions
 from cellsched import exception
+from cellsched.observability import conditions
 from cellsched.testing import clock
 from tests.unit import base
 
