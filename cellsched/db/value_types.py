@@ -67,7 +67,7 @@ class _Query(NamedTuple):
     """
 
     columns: list[tuple[str, str]]
-    statement: sa.Select[Any]
+    statement: sa.Executable
 
 
 @functools.cache
