@@ -6,6 +6,7 @@ A command imports this module when it runs: it imports the scheduler.
 
 import argparse
 import collections
+from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 import dataclasses
@@ -131,17 +132,8 @@ def run(app: Shell, args: argparse.Namespace, make: Any) -> dict[str, Any]:
         packing = _packing(entry, policy.moves)
     for problem in problems:
         app.warn(f'warning: {problem}')
-    return {
-        'recording': str(args.recording), 'from': _time(first.at),
-        'until': _time(entry.at), 'requests': found.requests,
-        'servers': found.counts.total(),
-        'summary': {change: found.counts[change]
-                    for change in replay.CHANGES},
-        'packing': packing,
-        'remarks': [*problems, *(
-            f'{_count(count, "request")}: {remark}'
-            for remark, count in sorted(found.remarks.items()))],
-        'changes': found.changes}
+    return {'recording': str(args.recording), 'from': _time(first.at),
+            'until': _time(entry.at), **found.document(problems, packing)}
 
 
 class Report:
@@ -182,6 +174,20 @@ class Report:
                     'host_after': after and after.host,
                     'reason': outcome.reason,
                     'rejections': [*outcome.answer.rejections]})
+
+    def document(
+        self, problems: Iterable[str], packing: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Return the figures, the remarks and the changes as plain data."""
+        return {
+            'requests': self.requests, 'servers': self.counts.total(),
+            'summary': {change: self.counts[change]
+                        for change in replay.CHANGES},
+            'packing': packing,
+            'remarks': [*problems, *(
+                f'{_count(count, "request")}: {remark}'
+                for remark, count in sorted(self.remarks.items()))],
+            'changes': self.changes}
 
 
 def _packing(entry: recording.Entry, moves: replay.Moves) -> dict[str, Any]:
