@@ -6,7 +6,9 @@ import sqlite3
 from cellsched.standalone.deployment import DeployedHost
 from tests.functional import base
 
-#: More builds than a conductor has threads, which are 64.
+#: The threads of a conductor.
+THREADS = 64
+#: More builds than threads.
 STUCK = 140
 
 
@@ -14,12 +16,19 @@ class TestReadOnlyCell(base.TestCase):
 
     def setUp(self) -> None:
         super().setUp()
+        self.decided = 0
         self.deploy({
             'cell1': [DeployedHost(
                 'a1', vcpus=200, memory_mb=300000, disk_gb=9000)],
-            'cell2': [DeployedHost('b1', availability_zone='other')]})
+            'cell2': [DeployedHost('b1', availability_zone='other')]},
+            reached=self.reached)
         self.built()
         self.built(availability_zone='other')
+        self.decided = 0
+
+    def reached(self, step: str) -> None:
+        if step == 'Decide':
+            self.decided += 1
 
     def lock(self, database: str) -> sqlite3.Connection:
         """Take the lock of a database, as a client that hangs does."""
@@ -33,7 +42,8 @@ class TestReadOnlyCell(base.TestCase):
         held = self.lock('cell1')
         for _ in range(STUCK):
             self.create(availability_zone='nova')
-        base.CLOCK.sleep(2)
+        # A decided build waits for the cell.
+        self.until(lambda: self.decided >= THREADS, 'builds are decided')
 
         [uuid] = self.create(availability_zone='other')
         deadline = base.CLOCK.monotonic() + 10
