@@ -2,10 +2,12 @@
 """Run parts of the test suite, show how far they are, and count the tests.
 
     run_tests.py [--environment-s SECONDS] PART…
+    run_tests.py [--environment-s SECONDS] unit PATH…
 
 ``tools/test.sh`` runs this in the environment that it makes. Integration and
-functional tests wait most of the time, so they run beside the other parts. The
-exit status is 0 if nothing failed.
+functional tests wait most of the time, so they run beside the other parts. A
+path of a module selects its unit tests, and those of the modules that import
+it. The exit status is 0 if nothing failed.
 """
 
 import argparse
@@ -35,6 +37,7 @@ import testtools
 
 from tests import profile
 from tests.unit import tidy
+from tools import affected
 
 TOP = pathlib.Path(__file__).resolve().parents[1]
 LOWEST = TOP / '.venv-lowest'
@@ -61,26 +64,26 @@ class Check:
 
 @dataclasses.dataclass(frozen=True)
 class Tests:
-    """A run of stestr.
+    """Test modules, which several processes run.
 
     :param expected: tests that there are, about, for the progress bar
-    :param arguments: of ``stestr run``
+    :param modules: names, those that may take longest first
     """
 
     name: str
-    directory: str
+    modules: Sequence[str]
     expected: int
-    concurrency: int
-    arguments: Sequence[str] = ()
-    #: The directory with what stestr knows of earlier runs. Two runs at the
-    #: same time need one each.
-    repository: str = '.'
-    #: The command that runs stestr, if it does not run by itself.
+    processes: int
+    #: The command that runs the processes, if they do not run by themselves.
     within: Sequence[str] = ()
     environment: pathlib.Path | None = None
 
 
 Step = Check | Tests
+
+
+class UnknownPart(Exception):
+    """A name that is none of a part."""
 
 
 @dataclasses.dataclass
@@ -235,11 +238,9 @@ class Runner:
                 step.name, output.read().decode(errors='replace'))
 
     def _tests(self, step: Tests, counts: Counts, niceness: int) -> None:
-        self._teach(step)
         command = [
-            *step.within, 'stestr', '--repo-url', step.repository,
-            '--test-path', f'./{step.directory}', 'run', '--subunit',
-            '--concurrency', str(step.concurrency), *step.arguments]
+            *step.within, 'python', '-W', 'ignore', '-m',
+            'tools.test_processes', str(step.processes), *step.modules]
         with self._output(step) as errors, self._report.running(
                 step.name, step.expected) as advance:
             process = self._start(
@@ -259,7 +260,7 @@ class Runner:
                 counts.failed += 1
                 errors.seek(0)
                 self._report.failure(
-                    f'{step.name}: stestr ended with {status}',
+                    f'{step.name}: the processes ended with {status}',
                     errors.read().decode(errors='replace'))
 
     def _take(
@@ -286,18 +287,6 @@ class Runner:
                 and (name.startswith('traceback') or status == BROKEN_OFF))
             self._report.failure(test['id'], text or f'status: {status}')
         advance()
-
-    def _teach(self, step: Tests) -> None:
-        """Tell stestr in a new clone how long the tests take."""
-        if (TOP / step.repository / '.stestr').exists():
-            return
-        known = subprocess.run(
-            [sys.executable, 'tools/durations.py', 'known'], cwd=TOP,
-            stdout=subprocess.PIPE, check=True).stdout
-        subprocess.run(
-            ['stestr', '--repo-url', step.repository, 'load', '--force-init',
-             '--subunit'], cwd=TOP, input=known, check=True,
-            stdout=subprocess.DEVNULL)
 
     def _start(
         self, step: Step, command: Sequence[str], niceness: int,
@@ -357,25 +346,35 @@ def style() -> list[Step]:
 
 
 def unit() -> list[Step]:
-    return [Tests('unit', 'tests/unit', 6300, COMPUTING)]
+    return [Tests('unit', _modules('unit'), 7300, COMPUTING)]
+
+
+def unit_of(paths: Sequence[str]) -> list[Step]:
+    """Return the unit tests that changes of modules concern."""
+    modules = dict.fromkeys(
+        test for path in paths for test in affected.unit_tests(path))
+    return [Tests('unit', list(modules), len(modules), COMPUTING)]
 
 
 def functional() -> list[Step]:
-    steps: list[Step] = [
-        Tests('functional', 'tests/functional', 450, WAITING,
-              repository='tests/functional')]
-    if any((TOP / 'tests/regressions').glob('test_*.py')):
-        steps.append(Tests('regressions', 'tests/regressions', 1, WAITING,
-                           repository='tests/functional'))
-    return steps
+    return [Tests('functional', _modules('functional', 'regressions'), 700,
+                  WAITING)]
 
 
 def integration() -> list[Step]:
-    # Servers are heavy: one of each kind for all workers.
+    # Servers are heavy: one of each kind for all processes.
     return [Tests(
-        'integration', 'tests/integration', 1800, WAITING,
-        repository='tests/integration',
+        'integration', _modules('integration'), 1800, WAITING,
         within=[sys.executable, '-m', 'tests.integration.sharing'])]
+
+
+def _modules(*directories: str) -> list[str]:
+    """Return the names of test modules, the largest first."""
+    paths = [path for directory in directories
+             for path in (TOP / 'tests' / directory).rglob('test_*.py')]
+    paths.sort(key=lambda path: path.stat().st_size, reverse=True)
+    return ['.'.join(path.relative_to(TOP).with_suffix('').parts)
+            for path in paths]
 
 
 def docs() -> list[Step]:
@@ -396,19 +395,21 @@ def smoke() -> list[Step]:
         Check('imports-lowest', ['python', 'tools/import_modules.py'],
               LOWEST),
         Check('demo-lowest', ['cellsched', 'demo'], LOWEST),
-        Tests('unit-lowest', 'tests/unit', 1100, 1,
-              [r'^tests\.unit\.(cli\.test_(app|base)|conf|objects|rpc)\.'],
-              environment=LOWEST)]
+        Tests(
+            'unit-lowest', [
+                'tests.unit.cli.test_app', 'tests.unit.cli.test_base',
+                *_modules('unit/conf', 'unit/objects', 'unit/rpc')],
+            600, 1, environment=LOWEST)]
 
 
 def lowest() -> list[Step]:
     """Return all that needs no servers, in the lowest versions."""
     return [
         _lowest_environment(),
-        Tests('unit-lowest', 'tests/unit', 6300, COMPUTING,
+        Tests('unit-lowest', _modules('unit'), 7300, COMPUTING,
               environment=LOWEST),
-        Tests('functional-lowest', 'tests/functional', 450, COMPUTING,
-              environment=LOWEST)]
+        Tests('functional-lowest', _modules('functional', 'regressions'), 700,
+              COMPUTING, environment=LOWEST)]
 
 
 def _lowest_environment() -> Check:
@@ -418,8 +419,7 @@ def _lowest_environment() -> Check:
 
 
 #: Processes of tests that compute, and of those that wait most of the time.
-#: Each imports all tests before it runs some.
-COMPUTING = 4
+COMPUTING = 3
 WAITING = profile.size(5, 8)
 
 #: The parts that wait most of the time, in their order.
@@ -432,19 +432,20 @@ PARTS: Mapping[str, Callable[[], list[Step]]] = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument('parts', nargs='+', choices=PARTS)
+    parser.add_argument('parts', nargs='+', metavar='PART',
+                        help=f'{", ".join(PARTS)}, or unit and paths')
     parser.add_argument('--environment-s', type=float, default=0.0,
                         help='how long it took to make the environment')
     args = parser.parse_args(argv)
     begin = time.monotonic()
-    beside = [step for part in WAITING_PARTS if part in args.parts
-              for step in steps_of(part)]
-    steps = [step for part in args.parts if part not in WAITING_PARTS
-             for step in steps_of(part)]
+    try:
+        rows = _rows(args.parts)
+    except (UnknownPart, affected.NoModule) as exc:
+        parser.error(str(exc))
     with tempfile.TemporaryDirectory() as directory, Report() as report:
         runner = Runner(report, pathlib.Path(directory))
-        threads = [threading.Thread(target=runner.run, args=call)
-                   for call in ((beside,), (steps, NICENESS if beside else 0))]
+        threads = [threading.Thread(target=runner.run, args=row)
+                   for row in rows]
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         try:
             for thread in threads:
@@ -456,6 +457,25 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 130
     every = report.summary(args.environment_s, time.monotonic() - begin)
     return 1 if every.failed or not every.passed else 0
+
+
+def _rows(
+    parts: Sequence[str],
+) -> list[tuple[Sequence[Step], int]]:
+    """Return rows of steps that run beside each other, and their niceness.
+
+    :param parts: names of parts, or ``unit`` and paths of modules
+    """
+    if parts[0] == 'unit' and not set(parts[1:]) <= PARTS.keys():
+        return [(unit_of(parts[1:]), 0)]
+    if unknown := set(parts) - PARTS.keys():
+        raise UnknownPart(f'{min(unknown)} is no part; expected '
+                          f'{", ".join(PARTS)}, or unit and paths')
+    beside = [step for part in WAITING_PARTS if part in parts
+              for step in steps_of(part)]
+    steps = [step for part in parts if part not in WAITING_PARTS
+             for step in steps_of(part)]
+    return [(beside, 0), (steps, NICENESS if beside else 0)]
 
 
 if __name__ == '__main__':

@@ -6,6 +6,8 @@
 #                                  a store, the saga or the simulation changes
 #   tools/test.sh [full] PART…     style, unit, functional, integration, docs,
 #                                  smoke or lowest
+#   tools/test.sh unit PATH…       the unit tests of modules, and those of the
+#                                  modules that import them
 #   tools/test.sh simulation --seed N [--count M]
 #                                  one simulation again; --help says more
 #
@@ -35,12 +37,13 @@ main() {
         case $part in
             style | unit | functional | integration | docs | smoke | lowest) ;;
             simulation) break ;;
+            */* | *.py) [ "$1" = unit ] || die "a path follows the part unit" ;;
             *) die "no part $part; there are: $all lowest" ;;
         esac
     done
     make_environment tests
     PATH=$environment/bin:$PATH
-    # stestr would run tests by this one.
+    # The environment of the lowest versions has the interpreter of this one.
     unset PYTHON
     # Hundreds of processes start; each would compile all that it imports.
     unset PYTHONDONTWRITEBYTECODE

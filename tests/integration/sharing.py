@@ -144,7 +144,7 @@ def _run(command: list[str]) -> int:
         listener = stack.enter_context(Listener(path, servers))
         threading.Thread(target=listener.serve_forever, daemon=True).start()
         stack.callback(listener.shutdown)
-        # What the command starts belongs to its group, as stestr's workers do.
+        # What the command starts belongs to its group.
         with subprocess.Popen(
                 command, env={**os.environ, VARIABLE: path},
                 process_group=0) as running:

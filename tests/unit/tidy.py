@@ -474,13 +474,24 @@ def far_test(source, modules):
     path = pathlib.PurePath(source.path)
     if path.name == 'test_tidy.py' or not path.name.startswith('test_'):
         return
+    if tested_module(path, modules) is None:
+        package = pathlib.PurePath('cellsched', *path.parts[2:-1])
+        yield f'tests no {(package / path.stem[5:]).as_posix()}.py'
+
+
+def tested_module(path, modules):
+    """Return the path of the module that a unit test is of, or None.
+
+    :param modules: the paths of all modules
+    """
     package = pathlib.PurePath('cellsched', *path.parts[2:-1])
     words = path.stem.split('_')[1:]
     for count in range(len(words), 0, -1):
         module = (package / '_'.join(words[:count])).as_posix()
-        if {f'{module}.py', f'{module}/__init__.py'} & modules:
-            return
-    yield f'tests no {(package / "_".join(words)).as_posix()}.py'
+        for found in f'{module}.py', f'{module}/__init__.py':
+            if found in modules:
+                return found
+    return None
 
 
 def plugin_modules(modules, entry_points, present=frozenset()):
