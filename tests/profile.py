@@ -50,8 +50,8 @@ def size(default: int, full: int) -> int:
 
 
 #: Seeds of the simulation, and of each claim store's in it.
-SIMULATION_SEEDS = size(40, 1000)
-STORE_SEEDS = size(8, 60)
+SIMULATION_SEEDS = size(20, 1000)
+STORE_SEEDS = size(4, 60)
 
 #: Seeds whose trace is compared between processes.
 TRACED_SEEDS = size(2, 10)
@@ -60,11 +60,11 @@ TRACED_SEEDS = size(2, 10)
 SINGLE_FAULT_SEEDS = size(1, 3)
 
 #: Seeds of models of claim stores whose servers or clients fail.
-FAULT_SEEDS = size(20, 60)
+FAULT_SEEDS = size(10, 60)
 COSTLY_FAULT_SEEDS = size(4, 12)
 
 #: Of the combinations in which a client dies, the distance of those tried.
-DEATH_STEP = size(2, 1)
+DEATH_STEP = size(3, 1)
 
 #: How often messages are delivered.
 DELIVERIES = (1, 2, 5) if FULL else (1, 2)

@@ -20,7 +20,6 @@ RUN = pathlib.Path(__file__).resolve().parents[2] / 'benchmarks' / 'run.py'
     'test_builds_are_held_against_bars',
     'test_claims_are_held_against_the_same_writes',
     'test_exactness_is_written_to_files', 'test_every_workload_is_sound',
-    'test_error_is_a_single_line',
     reason='more benchmarks of a kind that runs by default')
 class TestBenchmarks(base.TestCase):
 

@@ -142,7 +142,7 @@ class TestDemo(DemoTestCase):
             self.assertNotIn('%', ran.out)
 
     def test_output_has_formats_and_columns_of_lists(self):
-        for output in 'table', 'yaml', 'json', 'csv':
+        for output in 'table', 'csv':
             ran = self.play(
                 yaml.safe_dump(SMALL), '-f', output, '-c', 'Name')
             self.assertEqual(0, ran.code, ran.err)
@@ -153,9 +153,8 @@ class TestDemo(DemoTestCase):
 
     def test_unexpected_result_ends_with_2(self):
         for field, value, got in (
-                ('cell', 'south', 'north'), ('host', 'n2', 'n1'),
-                ('attempts', 1, '2'), ('status', 'ERROR', 'ACTIVE'),
-                ('cells', 2, '1'), ('reason', 'none of it', "''")):
+                ('attempts', 1, '2'), ('cells', 2, '1'),
+                ('reason', 'none of it', "''")):
             text = changed('requests', 0, 'expect', to={field: value})
             ran = self.play(text, '-f', 'json')
 

@@ -14,10 +14,8 @@ from tests import profile
 RUN = pathlib.Path(__file__).resolve().parents[2] / 'benchmarks' / 'run.py'
 
 
-@profile.by_default(
-    'test_benchmark_of_calls_reports_their_floor',
-    reason='more benchmarks of real processes; tests.integration.fates kills '
-           'them by default')
+@profile.full_only(
+    'benchmarks of real processes; by default some run in one process')
 class TestBenchmarks(base.TestCase):
 
     def setUp(self) -> None:

@@ -39,6 +39,8 @@ class TestClassicQueues(
         self.world.check_queue()
 
 
+@profile.full_only(
+    'a pinned release of Nova; unit tests use the recorded names')
 class TestNames(base.TestCase):
 
     @classmethod

@@ -16,6 +16,7 @@ from cellsched.testing import builders
 from tests.integration import base
 from tests.integration.nova import caller
 from tests.integration import processes
+from tests import profile
 
 #: Directory of the scripts for Nova's python.
 _NOVA = pathlib.Path(__file__).with_name('nova')
@@ -98,6 +99,8 @@ def run(program, text=''):
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=600).stdout
 
 
+@profile.full_only(
+    'a pinned release of Nova; unit tests use the recorded options')
 class TestOptions(base.TestCase):
 
     def test_recorded_options_equal_the_options_of_nova(self):

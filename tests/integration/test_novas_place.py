@@ -294,6 +294,7 @@ class TestCommands(TestCase):
                 [line] = output.splitlines()
                 self.assertIn(str(conf), line)
 
+    @profile.full_only('the unit tests of the package name invalid values')
     def test_invalid_value_is_reported_in_a_line(self):
         conf = self.directory / 'nova.conf'
         conf.write_text(
@@ -308,6 +309,7 @@ class TestCommands(TestCase):
             self.assertIn('[cellsched] refresh_interval', line)
             self.assertIn('often', line)
 
+    @profile.full_only('the unit tests of the package name missing options')
     def test_missing_option_is_reported_in_a_line(self):
         conf = self.directory / 'nova.conf'
         api, own = (f'[{group}]\nconnection = sqlite://\n'

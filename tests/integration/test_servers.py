@@ -101,6 +101,7 @@ class TestRabbitMQ(TestCase):
         self.assertEqual(
             'after: hello', self.ask(self.serve('after', url), 'after'))
 
+    @profile.full_only('a server that ends; tests that are killed leave none')
     def test_stopped_broker_leaves_no_process(self):
         # Clients would look for it for ever, so there are none.
         broker = self.own(servers.RabbitMQ)
@@ -203,6 +204,7 @@ class TestMariaDB(DatabaseTests, TestCase):
 
     kind = mariadb.MariaDB
 
+    @profile.full_only('an option of servers that only benchmarks use')
     def test_commits_wait_for_the_disk_if_durable(self):
         for durable, flushes in ((False, 2), (True, 1)):
             server = self.useFixture(base.installed(functools.partial(

@@ -140,6 +140,7 @@ class TestServers(base.TestCase):
         for call in server.stop, server.kill, server.start:
             self.assertRaises(RuntimeError, call)
 
+    @profile.full_only('one more server; by default all tests share one')
     def test_part_has_a_separate_server_without_sharing(self):
         base.installed(servers.PostgreSQL)
         shared = str(sharing.attached(

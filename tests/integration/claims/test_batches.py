@@ -114,6 +114,9 @@ class TestSQLiteKilled(OnSQLite, Killed, sqlite.TestCase):
     pass
 
 
+@profile.by_default(
+    'test_last_bare_metal_node_goes_to_one',
+    reason='one more batch; the last node is raced for by default')
 class TestPostgreSQLProcesses(
         test_sql.OnPostgreSQL, Processes, base.TestCase):
     pass

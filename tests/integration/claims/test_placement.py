@@ -247,7 +247,7 @@ class TestModel(OnPlacement, base.TestCase):
         for provider in providers[:3]:
             self.ask('POST', '/resource_providers',
                      {'uuid': provider, 'name': provider})
-        for _ in range(60):
+        for _ in range(profile.COMPARED_REQUESTS // 3):
             provider = chance.choice(providers)
             if chance.random() < 0.25:
                 has = self.ask(

@@ -64,7 +64,6 @@ sys.exit(racing.main())
 @profile.by_default(
     'test_capacity_is_claimed_exactly_in_postgresql',
     'test_store_exceeding_the_capacity_is_detected',
-    'test_store_refusing_fitting_claims_is_detected',
     reason='races of processes in further stores')
 class TestRacing(base.TestCase):
 

@@ -291,9 +291,7 @@ class TestSilentClients(
             self.assertEqual(claims.AnyOf(1, 1), outcome, table)
 
 
-@profile.by_default(
-    'test_silent_client_holds_no_locks',
-    reason='MariaDB; the rules are proven on PostgreSQL')
+@profile.full_only('MariaDB; the rules are proven on PostgreSQL')
 class TestMariaDB(
         SilentClientTests, test_sql.OnMariaDB,
         claim_cases.ClaimStoreCase, base.TestCase):

@@ -253,8 +253,7 @@ class TestSQLClaims(OnPostgreSQL, SQLClaimsTests, base.TestCase):
 
 
 @profile.by_default(
-    'test_tables_and_history_agree',
-    'test_calls_have_the_outcome_of_the_model', own=True,
+    'test_tables_and_history_agree', own=True,
     reason='MariaDB; the rules are proven on PostgreSQL')
 class TestMariaDB(OnMariaDB, SQLClaimsTests, base.TestCase):
 
