@@ -123,7 +123,7 @@ class _Thread:
                     self._release(chance.sample(names, 2))
                 else:
                     self._transfer(*chance.sample(names, 2))
-            self._checks.check_mine()
+            self._checks.check_own()
 
     def _guess(self, requested):
         """Set the expected claims of consumers; None if they are unknown."""
@@ -262,14 +262,14 @@ class TestFaults(tests.TestCase):
                     self, world, checks, store, 2 * number + thread,
                     deadly).run)
         world.run()
-        checks.check_mine()
+        checks.check_own()
         self.check_end(world, checks)
 
     def check_end(self, world, checks):
         """Check that all claims can be released, and then all fit again."""
         store = world.observer
         world.deliver()
-        checks.check_mine()
+        checks.check_own()
         names = [*checks.own, *SHARED]
         store = base.make_store(world.model, abandoned_s=0.0)
         store.release(names)
