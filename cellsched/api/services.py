@@ -128,10 +128,10 @@ class Services(base.Controller):
                 problem='nothing to change',
                 expected='disabled or forced_down')
         if binary != services.COMPUTE:
+            given = json_schema.shown(binary)
             raise exception.InvalidField(
                 where='service', field='binary',
-                problem=f'{json_schema.shown(binary)} cannot be disabled or '
-                        'forced down',
+                problem=f'{given} cannot be disabled or forced down',
                 expected=services.COMPUTE)
         database = self._targets.database(self._cell_of(host))
 

@@ -211,7 +211,7 @@ class TestAttempts(base.TestCase):
         [usage] = self.store.usages(providers=['p']).usages
         self.assertEqual(({'VCPU': 3}, 3), (usage.used, usage.consumers))
 
-    def test_conflict_or_wrong_field_ends_one_request(self):
+    def test_conflict_or_invalid_field_ends_its_own_request(self):
         self.store.claim([claims.Claim('0', 'p', {'VCPU': 2})])
         wrong = [[claims.Claim('x', 'p', {'VCPU': 0})]]
 
