@@ -2,28 +2,26 @@
 """Runs simulations: ``python -m cellsched.simulator --seed N --count M``."""
 
 import argparse
-from collections.abc import Iterable
-import importlib.util
 import logging
 import sys
 
 from cellsched import clock
 
-
-def main() -> int:
-    """Run the seeds of the arguments; return 1 if one of them fails."""
-    if importlib.util.find_spec('greenlet') is None:
-        print('simulator: greenlet is not installed; expected greenlet, which '
-              'cellsched[simulate] installs', file=sys.stderr)
-        return 1
-    # These modules import greenlet.
+try:
     from cellsched.simulator import claim_servers
     from cellsched.simulator.promises import faults
     from cellsched.simulator.promises import harness
     from cellsched.simulator.promises import simulation
+except ModuleNotFoundError as exc:
+    if exc.name != 'greenlet':
+        raise
+    sys.exit('simulator: greenlet is not installed; expected greenlet, which '
+             'cellsched[simulate] installs')
 
-    arguments = _arguments(claim_servers.KINDS, (
-        *faults.KINDS, *faults.EVENTS, *faults.SERVER_KINDS))
+
+def main() -> int:
+    """Run the seeds of the arguments; return 1 if one of them fails."""
+    arguments = _arguments()
     if not arguments.logs:
         logging.disable(logging.CRITICAL)
     now = clock.Clock().monotonic
@@ -47,9 +45,7 @@ def main() -> int:
     return 1 if failed else 0
 
 
-def _arguments(
-    stores: Iterable[str], faults: Iterable[str]
-) -> argparse.Namespace:
+def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog='tools/test.sh simulation')
     parser.add_argument('--seed', type=int, default=0, help='the first seed')
     parser.add_argument('--count', type=int, default=1,
@@ -58,8 +54,9 @@ def _arguments(
         '--faults', type=lambda text: [kind for kind in text.split(',')
                                        if kind],
         help='the faults, in place of those of the seed: '
-             + ', '.join(faults))
-    parser.add_argument('--claims', choices=sorted(stores),
+             + ', '.join((
+                 *faults.KINDS, *faults.EVENTS, *faults.SERVER_KINDS)))
+    parser.add_argument('--claims', choices=sorted(claim_servers.KINDS),
                         help='the claim store, on a model of its server')
     parser.add_argument('--rate', type=float,
                         help='how often, between 0 and 1, likewise')

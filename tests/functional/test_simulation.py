@@ -4,17 +4,13 @@
 ``tools/test.sh simulation --seed N`` runs one of them again.
 """
 
-import contextlib
-import io
 import logging
 import os
 import subprocess
 import sys
-from unittest import mock
 
 from testtools import content
 
-from cellsched.simulator import __main__ as command
 from cellsched.simulator.promises import faults
 from cellsched.simulator.promises import harness
 from cellsched.simulator.promises import simulation
@@ -39,6 +35,16 @@ for seed in range(int(sys.argv[1])):
     trace = simulation.Simulation(shared, seed).run().trace
     print(len(trace), hashlib.sha256(repr(trace).encode()).hexdigest())
 '''
+
+
+#: Runs the simulation in an environment without greenlet.
+_WITHOUT_GREENLET = """
+import runpy
+import sys
+
+sys.modules['greenlet'] = None
+runpy.run_module('cellsched.simulator', run_name='__main__')
+"""
 
 
 class SimulationTestCase(base.TestCase):
@@ -96,14 +102,14 @@ class TestSimulation(SimulationTestCase):
             'seed 7, faults kill, step 2: S1: broken', outcome.text(last=1))
 
     def test_missing_library_is_named_with_its_extra(self):
-        printed = io.StringIO()
-        with mock.patch.dict('sys.modules', {'greenlet': None}), (
-                contextlib.redirect_stderr(printed)):
-            self.assertEqual(1, command.main())
+        ran = subprocess.run(
+            [sys.executable, '-W', 'ignore', '-c', _WITHOUT_GREENLET],
+            capture_output=True, text=True)
 
-        self.assertEqual(
+        self.assertEqual((1, '', (
             'simulator: greenlet is not installed; expected greenlet, which '
-            'cellsched[simulate] installs\n', printed.getvalue())
+            'cellsched[simulate] installs\n')), (
+                ran.returncode, ran.stdout, ran.stderr))
 
     def test_seed_determines_the_history(self):
         """Neither the order of sets nor that of threads does."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The HTML page of runs, and the comparison of two runs.
+"""The HTML page of runs.
 
 The template is ``page.html`` beside this module. The page has no scripts and
 loads nothing. Its charts are SVG.
@@ -13,6 +13,8 @@ import math
 import sys
 from typing import Any
 from typing import NamedTuple
+
+import jinja2
 
 #: Projects in the table of a run.
 PROJECTS = 10
@@ -98,9 +100,6 @@ def html(documents: Sequence[Document]) -> str:
 
     :param documents: results of runs
     """
-    # To import Jinja2 takes 140 ms of CPU.
-    import jinja2
-
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True,
         lstrip_blocks=True)
@@ -115,26 +114,6 @@ def html(documents: Sequence[Document]) -> str:
               for document, name in zip(documents, names)],
         figures=_figures(documents), charts=[*_charts(documents)],
         projects=PROJECTS)
-
-
-def compare(this: Document, other: Document) -> list[dict[str, Any]]:
-    """Return the figures of two runs beside each other.
-
-    ``change`` is the difference in proportion to the other run; None if it is
-    0 or a figure is missing.
-    """
-    rows = []
-    for name in {**this['summary'], **other['summary']}:
-        values = this['summary'].get(name), other['summary'].get(name)
-        rows.append({'figure': name, 'this': values[0], 'other': values[1],
-                     'change': _change(*values)})
-    return rows
-
-
-def _change(this: float | None, other: float | None) -> float | None:
-    if this is None or not other:
-        return None
-    return float(f'{(this - other) / abs(other):.6g}')
 
 
 def _figures(documents: Sequence[Document]) -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 """One run of a scenario, with its faults."""
 
 from collections.abc import Callable
+from collections.abc import Mapping
 import json
 import logging
 import pathlib
@@ -103,3 +104,25 @@ def run(
 ) -> dict[str, Any]:
     """Run a scenario, and return its document."""
     return Run(scenario).go(progress)
+
+
+def compare(
+    this: Mapping[str, Any], other: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    """Return the figures of two runs beside each other.
+
+    ``change`` is the difference in proportion to the other run; None if it is
+    0 or a figure is missing.
+    """
+    rows = []
+    for name in {**this['summary'], **other['summary']}:
+        values = this['summary'].get(name), other['summary'].get(name)
+        rows.append({'figure': name, 'this': values[0], 'other': values[1],
+                     'change': _change(*values)})
+    return rows
+
+
+def _change(this: float | None, other: float | None) -> float | None:
+    if this is None or not other:
+        return None
+    return float(f'{(this - other) / abs(other):.6g}')

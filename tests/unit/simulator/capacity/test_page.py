@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The HTML page of runs, and their comparison."""
+"""The HTML page of runs."""
 
 from html import parser
 
@@ -116,16 +116,3 @@ class TestPage(base.TestCase):
                 at, height = map(float, point.split(','))
                 self.assertTrue(0 <= at <= page.WIDTH)
                 self.assertTrue(0 <= height <= page.HEIGHT)
-
-
-class TestCompare(base.TestCase):
-
-    def test_figures_are_beside_each_other_with_their_change(self):
-        rows = page.compare(
-            document(summary={'placed': 3, 'lost': None, 'new': 1}),
-            document(summary={'placed': 2, 'lost': 4, 'old': 0}))
-
-        self.assertEqual(
-            [('placed', 3, 2, 0.5), ('lost', None, 4, None),
-             ('new', 1, None, None), ('old', None, 0, None)],
-            [tuple(row.values()) for row in rows])

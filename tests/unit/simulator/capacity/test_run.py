@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 from cellsched import exception
+from cellsched.simulator.capacity import run
 from tests import profile
 from tests.unit import base
 from tests.unit.simulator.capacity import worlds
@@ -170,3 +171,16 @@ class TestPublishedFigures(base.TestCase):
         self.assertIn(made.late, (2, 3))
         self.assertEqual((15 - made.late, made.late), (
             found['placed'], found['refused']))
+
+
+class TestCompare(base.TestCase):
+
+    def test_figures_are_beside_each_other_with_their_change(self):
+        rows = run.compare(
+            {'summary': {'placed': 3, 'lost': None, 'new': 1}},
+            {'summary': {'placed': 2, 'lost': 4, 'old': 0}})
+
+        self.assertEqual(
+            [('placed', 3, 2, 0.5), ('lost', None, 4, None),
+             ('new', 1, None, None), ('old', None, 0, None)],
+            [tuple(row.values()) for row in rows])
