@@ -21,6 +21,7 @@ from cellsched.db.api import instance_mappings
 from cellsched.db.api import models
 from cellsched.db.cell import instances
 from cellsched.db.cell import on_host
+from cellsched import migrations
 from cellsched.simulator.promises import harness
 from cellsched.simulator.promises import simulation
 from tests import profile
@@ -70,6 +71,13 @@ def hold_anything(connection, owners):
 def claim_again(claims, held):
     """Claim existing claims again."""
     return list(claims)
+
+
+def withdraw_anyway(store, uuid, name, look):
+    """Release the claims of a server without a second look."""
+    store.transfer(uuid, name)
+    store.release([name])
+    return True
 
 
 def lose_by_placement(*args):
@@ -161,6 +169,10 @@ class TestSimulationProof(base.TestCase):
     def test_proof_that_a_host_loses_a_guest(self):
         self.assertIsMissed((on_host, 'explain', lose_by_placement),
                             kinds=('restore',), rate=0.3, first=13)
+
+    def test_second_look_before_claims_are_released(self):
+        self.assertIsMissed((migrations, 'withdraw', withdraw_anyway),
+                            kinds=('freeze', 'down', 'build'), first=23)
 
     def test_conditions_of_transitions(self):
         self.assertIsMissed((instances, '_change', change_anyhow))
