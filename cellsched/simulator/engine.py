@@ -7,7 +7,7 @@ process runs. Only one process runs at a time.
 
 There are two orders. :class:`Engine` runs what is due first; events at the
 same time happen in the order in which they were scheduled. In an
-:class:`Interleaving`, a function selects the next process at each step. Both
+:class:`Interleaver`, a function selects the next process at each step. Both
 are functions of the scenario and the seed.
 """
 
@@ -67,7 +67,7 @@ class Process(greenlet.greenlet):
 
     @property
     def is_over(self) -> bool:
-        """Whether it ended, or was killed before it began."""
+        """True if it ended, or was killed before it began."""
         return self.dead or self.doomed and not self
 
     def is_ready(self, now: float) -> bool:
@@ -244,7 +244,7 @@ class Queue:
             pass
 
 
-class Interleaving:
+class Interleaver:
     """Processes in an order that is decided at each pause.
 
     :param decide: takes the running process, or None, and returns the next
@@ -303,7 +303,7 @@ class Interleaving:
         return awaited()
 
 
-class Polling:
+class PolledTimeline:
     """A timeline of an interleaving; any process that waits may be the first.
 
     The conditions of all processes are read at each step.

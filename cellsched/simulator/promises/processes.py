@@ -172,7 +172,7 @@ class Process(stores.Gate):
         return str(uuid.UUID(int=self._random.getrandbits(128), version=4))
 
 
-class World(engine.Polling):
+class World(engine.PolledTimeline):
     """Processes and the objects that they share, without faults.
 
     :param stores_: databases by URL

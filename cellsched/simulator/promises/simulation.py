@@ -106,7 +106,7 @@ class Simulation(processes.World):
         self._machines: dict[str, machines.Machine] = {}
         self.operator = operator.Operator(
             self, random.Random(f'{seed} operator'), harness, self._claims)
-        self.order = engine.Interleaving(self._decide)
+        self.order = engine.Interleaver(self._decide)
         self.trace: list[tuple[float, str, str]] = []
         self.invariants = invariants.Invariants(
             harness.stores, self._claims, self._machines, harness.hosts,

@@ -32,7 +32,7 @@ LONG_TIMEOUT_S = 20
 LATE_S = 1.5
 
 
-class World(engine.Polling):
+class World(engine.PolledTimeline):
     """A run of several clients, one step of one of them at a time.
 
     :param chance: what a fault's chance is, by its name
@@ -47,7 +47,7 @@ class World(engine.Polling):
         self.late = []
         self.activities = []
         self.errors = []
-        self.order = engine.Interleaving(self.decide)
+        self.order = engine.Interleaver(self.decide)
         for provider in PROVIDERS:
             self.answer('POST', '/resource_providers', {
                 'uuid': provider, 'name': provider})

@@ -203,7 +203,7 @@ class TestMachine(EngineTestCase):
         self.assertEqual([(0, 1), (0.5, 2), (0.7, 2), (4, 5)], self.seen)
 
 
-class PollingTestCase(engine.Polling, base.TestCase):
+class PollingTestCase(engine.PolledTimeline, base.TestCase):
 
     def setUp(self):
         super().setUp()

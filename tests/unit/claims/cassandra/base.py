@@ -44,7 +44,7 @@ def make_model(adds=True):
     return model
 
 
-class World(engine.Polling):
+class World(engine.PolledTimeline):
     """Threads of clients that run in turns, in the order of a seed.
 
     Each request is a turn. It may be lost, or executed without an answer,
@@ -62,7 +62,7 @@ class World(engine.Polling):
         self.checks = []
         self.errors = []
         self._mortal = {}
-        self._order = engine.Interleaving(self._decide)
+        self._order = engine.Interleaver(self._decide)
         #: Looks at the model without taking turns.
         self.observer = make_store(self.model)
 

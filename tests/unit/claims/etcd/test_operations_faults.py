@@ -72,7 +72,7 @@ class World:
         self._activities = [
             engine.Process(guarded(function), str(number))
             for number, function in enumerate(functions)]
-        self.scheduler = engine.Interleaving(self._decide)
+        self.scheduler = engine.Interleaver(self._decide)
         self.scheduler.run()
         self.scheduler = None
         for exc in self.errors:
