@@ -101,16 +101,6 @@ class TestSimulation(SimulationTestCase):
             '    2     1.000 a1: reached Spawn\n'
             'seed 7, faults kill, step 2: S1: broken', outcome.text(last=1))
 
-    def test_missing_library_is_named_with_its_extra(self):
-        ran = subprocess.run(
-            [sys.executable, '-W', 'ignore', '-c', _WITHOUT_GREENLET],
-            capture_output=True, text=True)
-
-        self.assertEqual((1, '', (
-            'simulator: greenlet is not installed; expected greenlet, which '
-            'cellsched[simulate] installs\n')), (
-                ran.returncode, ran.stdout, ran.stderr))
-
     def test_seed_determines_the_history(self):
         """Neither the order of sets nor that of threads does."""
         said = [subprocess.run(
@@ -122,3 +112,16 @@ class TestSimulation(SimulationTestCase):
         self.assertEqual(
             profile.TRACED_SEEDS, len(said[0].splitlines()))
         self.assertEqual(*said)
+
+
+class TestCommand(base.TestCase):
+
+    def test_missing_library_is_named_with_its_extra(self):
+        ran = subprocess.run(
+            [sys.executable, '-W', 'ignore', '-c', _WITHOUT_GREENLET],
+            capture_output=True, text=True)
+
+        self.assertEqual((1, '', (
+            'simulator: greenlet is not installed; expected greenlet, which '
+            'cellsched[simulate] installs\n')), (
+                ran.returncode, ran.stdout, ran.stderr))
