@@ -9,6 +9,7 @@ import copy
 import dataclasses
 import functools
 import gc
+import importlib
 import logging
 from logging import handlers
 import math
@@ -232,18 +233,18 @@ class _MonitoringPort:
         if port is None:
             return cls(conf, service)
         listener = monitoring.listen(conf.monitoring.address, port)
-        # prometheus_client takes long to import.
-        from cellsched.observability.prometheus import make_directory
         return cls(conf, service, listener,
-                   make_directory(listener) if workers > 1 else None)
+                   _prometheus().make_directory(listener) if workers > 1
+                   else None)
 
     @functools.cached_property
     def metrics(self) -> Metrics:
         """The metrics of this process; first read after the fork."""
         if self.listener is None:
             return Metrics()
-        from cellsched.observability.prometheus import PrometheusMetrics
-        return PrometheusMetrics(self.service, self.directory)
+        recorder: Metrics = _prometheus().PrometheusMetrics(
+            self.service, self.directory)
+        return recorder
 
     def wait_for(self, problem: str) -> None:
         """Answer, before the workers are forked, what the service waits for.
@@ -275,6 +276,11 @@ class _MonitoringPort:
         return monitoring_server(
             self.listener, self.metrics, self.conf.monitoring.check_timeout,
             Clock())
+
+
+def _prometheus() -> Any:
+    """Import prometheus_client, which takes long, only for a port."""
+    return importlib.import_module('cellsched.observability.prometheus')
 
 
 def freeze_objects() -> None:
