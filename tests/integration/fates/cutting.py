@@ -25,8 +25,6 @@ class Wire(fixtures.Fixture):
         self._open: set[socket.socket] = set()
         #: Whether connections are refused.
         self.cut = False
-        #: The number of refused connections.
-        self.refused = 0
         #: Seconds that each answer takes longer.
         self.delay_s = 0.0
         #: What it is cut at, after that was passed on, with no answer.
@@ -103,7 +101,6 @@ class Wire(fixtures.Fixture):
                 return
             if self.cut:
                 client.close()
-                self.refused += 1
                 continue
             threading.Thread(
                 target=self._pass_on, args=(client,), daemon=True).start()
