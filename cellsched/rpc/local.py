@@ -11,8 +11,9 @@ The transport neither polls nor owns a thread. The sending thread submits the
 message to the server's executor, and a caller sleeps until the reply wakes
 it.
 
-:class:`Driver` and :class:`Incoming` are base classes for other in-process
-transports: they define the encoding of messages, replies and errors.
+:class:`Driver` and :class:`IncomingMessage` are base classes for other
+in-process transports: they define the encoding of messages, replies and
+errors.
 """
 
 import abc

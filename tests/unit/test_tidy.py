@@ -158,6 +158,11 @@ class TestTree(base.TestCase):
             for complaint in tidy.missing_tests(
                 path.read_text(encoding='utf-8'))])
 
+    def test_roles_in_docstrings_name_what_exists(self):
+        self.assertEqual([], [*tidy.missing_names([
+            source for source in self.sources if source.path.startswith(
+                ('cellsched/', 'integrations/', 'examples/'))])])
+
     def test_text_names_no_place_of_ours(self):
         complaints = []
         for path in tidy.files():
@@ -361,6 +366,17 @@ class TestChecks(base.TestCase):
                 tidy.integrations_imported, 'cellsched/a.py', text)
         self.assertAccepts(tidy.integrations_imported, 'cellsched/a.py',
                            'from cellsched import objects\nimport novae\n')
+
+    def test_role_without_its_name_in_the_tree_is_refused(self):
+        for role, accepted in (
+                (':class:`Known`', True), (':meth:`~.a.Known.method`', True),
+                (':class:`threading.Lock`', True), (':class:`Gone`', False),
+                (':data:`.a.gone.KINDS`', False)):
+            source = tidy.Source('cellsched/a.py', (
+                f'"""See {role}."""\nKINDS = 1\n'
+                'class Known:\n    def method(self): pass\n'))
+            self.assertEqual(
+                accepted, not list(tidy.missing_names([source])))
 
     def test_mock_is_refused(self):
         for text in ('from unittest import mock\n', 'import unittest.mock\n',

@@ -142,6 +142,9 @@ SAFE_ERRORS = frozenset(
 #: First words that tell a reader nothing of the thing.
 QUESTION = re.compile(r'(How|What|When|Where|Whether|Which|Who|Whose|Why)\b')
 
+#: A role in a docstring.
+ROLE = re.compile(r':(?:attr|class|data|func|meth|mod):`~?\.?([\w.]+)`')
+
 #: Names of tests in a text.
 TEST_NAME = re.compile(r'``(tests(?:\.\w+)+)``')
 
@@ -553,6 +556,32 @@ def missing_tests(text, root=ROOT):
                     break
         if not found:
             yield f'{name} does not exist'
+
+
+def missing_names(sources):
+    """Complain of roles in docstrings with names that no source defines.
+
+    A dotted name whose first part is not in the tree belongs to a library.
+    """
+    defined, modules = {'cellsched'}, set()
+    for source in sources:
+        defined.update(pathlib.PurePath(source.path).with_suffix('').parts)
+        for node in source.nodes:
+            if isinstance(node, (ast.ClassDef, ast.FunctionDef)):
+                defined.add(node.name)
+            elif isinstance(node, ast.Import):
+                modules.update(each.name for each in node.names)
+            elif isinstance(node, (ast.Attribute, ast.Name)) and isinstance(
+                    node.ctx, ast.Store):
+                defined.add(getattr(node, 'attr', None) or node.id)
+    for source in sources:
+        for node in source.nodes:
+            if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.Module)):
+                for name in ROLE.findall(ast.get_docstring(node) or ''):
+                    parts = name.split('.')
+                    if not (defined.issuperset(parts) or name in modules
+                            or len(parts) > 1 and parts[0] not in defined):
+                        yield f'{source.path}: {name} does not exist'
 
 
 def places(text):

@@ -75,7 +75,7 @@ class ClaimRow:
 
 @dataclasses.dataclass(frozen=True)
 class ReadConsumer:
-    """Answered by :class:`Versioned`; None without a row."""
+    """Answered by :class:`VersionedRow`; None without a row."""
 
     consumer: str
 
