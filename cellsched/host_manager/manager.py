@@ -616,10 +616,6 @@ class InstanceReports:
             if not self._instances[host]:
                 del self._instances[host]
 
-    def host(self, instance: str) -> str | None:
-        """Return the reported host of an instance, or None."""
-        return self._hosts.get(instance)
-
     def hosts(self, instances: Iterable[str]) -> dict[str, str]:
         """Return the hosts of the instances that were reported."""
         return {each: self._hosts[each] for each in instances

@@ -10,7 +10,7 @@ class TestInstanceReports(base.TestCase):
         self.reports = manager.InstanceReports()
 
     def hosts(self, *instances):
-        return [self.reports.host(each) for each in instances]
+        return list(map(self.reports.hosts(instances).get, instances))
 
     def test_host_has_its_reported_instances(self):
         self.reports.update('a', ['1', '2'])
