@@ -120,6 +120,7 @@ class TestProviderLocks(base.TestCase):
             self.assertAlmostEqual(expected, seconds, delta=0.1)
 
     def test_eager_call_locks_providers_after_another_conflict(self):
+        self.patch(coordination, 'WAIT_S', 60.0)
         locks = self.make(contended='q')
         with locks.held(['p'], eager=True):
             self.assertFalse(self.is_free())
@@ -159,6 +160,7 @@ class TestProviderLocks(base.TestCase):
         self.assertEqual([1, 1], written)
 
     def test_failed_backend_is_not_awaited(self):
+        self.patch(coordination, 'WAIT_S', 60.0)
         for url in 'nothing://x', 'postgresql://127.0.0.1:1/x':
             with self.subTest(url=url), self.assertLogs(
                     coordination.LOG.logger, logging.WARNING) as logged:
@@ -171,6 +173,7 @@ class TestProviderLocks(base.TestCase):
                 self.assertEqual(1, len(logged.output))
 
     def test_error_of_the_writer_releases_the_lock(self):
+        self.patch(coordination, 'WAIT_S', 60.0)
         locks = self.make()
         with contextlib.suppress(ValueError), locks.held(['p']):
             raise ValueError
