@@ -38,7 +38,8 @@ class TestProcesses(base.TestCase):
     def test_modules_run_once_and_a_failed_import_is_a_failure(self):
         done = subprocess.run(
             [sys.executable, '-W', 'ignore', '-m', 'tools.test_processes', '2',
-             'tests.unit.test_uuids', 'tests.nowhere', 'tests.unit.test_urls'],
+             'tests.unit.test_context', 'tests.nowhere',
+             'tests.unit.test_urls'],
             cwd=TOP, stdout=subprocess.PIPE, check=True)
 
         outcomes = []
@@ -49,7 +50,8 @@ class TestProcesses(base.TestCase):
         names = [each['id'] for each in outcomes]
         self.assertEqual(len(set(names)), len(names))
         self.assertEqual(
-            {'tests.unit.test_uuids', 'tests.unit.test_urls', 'tests.nowhere'},
+            {'tests.unit.test_context', 'tests.unit.test_urls',
+             'tests.nowhere'},
             {name if name == 'tests.nowhere' else name.rsplit('.', 2)[0]
              for name in names})
         [failed] = [each for each in outcomes if each['status'] != 'success']
