@@ -35,7 +35,7 @@ _NOT_REVERTED = (states.RESIZE_MIGRATING.task_state, 'deleting')
 
 
 class MovingAgent:
-    """Takes servers over from other hosts of the cell, and may_remove them.
+    """Takes servers over from other hosts of the cell, and removes them.
 
     The row of the move and the row of the server change together and control
     each step. So a repeated message, or one for an aborted move, does nothing,
@@ -255,7 +255,7 @@ class MovingAgent:
                 arrived = self._arrive(
                     context, instance, move, node, may_remove)
         if arrived and move.kind.leaves or disks is not None:
-            # The source may_remove the server, or starts it again.
+            # The source removes the server, or starts it again.
             self._release_source(context, instance, move)
 
     def _fetch(
