@@ -39,7 +39,7 @@ from tests.integration.topologies import test_rabbitmq
 from tests.integration.topologies import test_tls
 
 STORIES: Mapping[str, type[story.Story]] = {
-    'galera-one-writer': test_galera.TestOneWriter,
+    'galera-one-writer': test_galera.TestSingleWriter,
     'galera-all-writers': test_galera.TestAllWriters,
     'postgresql-synchronous': test_postgresql.TestSynchronousStandby,
     'postgresql-asynchronous': test_postgresql.TestLostTail,

@@ -10,7 +10,7 @@ from tests.functional import base
 
 class TestAnswers(base.TestCase):
 
-    def test_each_change_is_one_of_its_scenario(self):
+    def test_each_change_applies_to_its_scenario(self):
         for name, question in answers.questions().items():
             for changes in itertools.chain(*(
                     choices.values()
@@ -21,7 +21,7 @@ class TestAnswers(base.TestCase):
             self.assertLessEqual(
                 {*question.drawn}, {*question.figures.values()}, name)
 
-    def test_answer_is_a_table_and_a_chart_that_can_be_repeated(self):
+    def test_answer_is_a_repeatable_table_and_chart(self):
         question = answers.questions()['packing']._replace(
             changes=['hosts.count=2', 'hosts.rack=2', 'hours=1'],
             dimensions={

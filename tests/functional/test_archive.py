@@ -73,7 +73,7 @@ class TestArchive(base.TestCase):
         self.assertEqual('ACTIVE', another.status)
         self.assertEqual('ACTIVE', self.get(running.uuid).status)
 
-    def test_server_that_was_deleted_just_now_stays(self):
+    def test_recently_deleted_server_stays(self):
         [found] = self.built()
         self.delete(found.uuid)
         self.gone(found.uuid)

@@ -146,7 +146,7 @@ class TestMonitoring(base.TestCase):
              for each in self.world.api.services.list(base.ADMIN).services
              if each.binary != 'nova-compute'})
 
-    def test_silent_cell_is_named_and_does_not_make_it_unhealthy(self):
+    def test_silent_cell_is_named_and_the_service_stays_healthy(self):
         self.take_down('cell1')
 
         self.soon(lambda: self.assertIn(
@@ -173,7 +173,7 @@ class TestMonitoring(base.TestCase):
         self.assertRegex(body, r'\[-\] claim store: no answer for [2-9]\.')
         self.assertIn('[+] API database: ok', body)
 
-    def test_broker_that_delivers_nothing_is_named_in_time(self):
+    def test_broker_without_deliveries_is_named_in_time(self):
         self.world.services['conductor api'].servers[0].stop()
 
         status, body = self.ask('/healthz', 'conductor api')
@@ -182,7 +182,7 @@ class TestMonitoring(base.TestCase):
         self.assertIn('[-] broker, topic conductor: ', body)
         self.assertIn('[+] claim store: ok', body)
 
-    def test_service_that_stops_is_not_ready(self):
+    def test_stopping_service_is_not_ready(self):
         self.world.services['scheduler api'].stop()
 
         self.assertEqual((503, 'not ready: the service stops\n'),

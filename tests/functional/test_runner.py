@@ -18,7 +18,7 @@ TOP = pathlib.Path(__file__).resolve().parents[2]
 
 class TestAffected(base.TestCase):
 
-    def test_tests_of_a_module_precede_those_of_its_importers(self):
+    def test_tests_of_a_module_precede_tests_of_its_importers(self):
         found = affected.unit_tests('cellsched/db/value_types.py')
 
         self.assertEqual('tests.unit.db.test_value_types', found[0])
@@ -63,7 +63,7 @@ class TestProcesses(base.TestCase):
 
 class TestParts(base.TestCase):
 
-    def test_each_test_module_belongs_to_one_part(self):
+    def test_each_test_module_belongs_to_a_single_part(self):
         found = [module for part in ('unit', 'functional', 'integration')
                  for step in run_tests.steps_of(part)
                  for module in step.modules]

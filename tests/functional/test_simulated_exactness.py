@@ -35,7 +35,7 @@ class TestFillUp(base.TestCase):
         self.assertGreater(found.claims, 2 * found.places)
 
     @profile.full_only('a test of one store runs in the default profile')
-    def test_rates_agree_with_measured_ones(self):
+    def test_simulated_rates_agree_with_measured_rates(self):
         with open(MEASURED, encoding='utf-8', newline='') as file:
             rows = {(row['store'], int(row['schedulers'])): float(
                 row['claims_per_second']) for row in csv.DictReader(file)}

@@ -104,7 +104,7 @@ def change_anyhow(connection, uuids, transition, values, now, expected):
 
 
 @profile.by_default(
-    'test_fence_of_the_lease', 'test_proof_that_a_host_loses_a_guest',
+    'test_fence_of_the_lease', 'test_proof_of_a_guest_lost_by_its_host',
     reason='more guards whose absence the simulation notices')
 class TestSimulationProof(base.TestCase):
 
@@ -166,7 +166,7 @@ class TestSimulationProof(base.TestCase):
             (build_and_schedule.BuildAndSchedule, '_fence', look_once),
             kinds=('freeze', 'commit'), rate=0.4, first=50)
 
-    def test_proof_that_a_host_loses_a_guest(self):
+    def test_proof_of_a_guest_lost_by_its_host(self):
         self.assertIsMissed((on_host, 'explain', lose_by_placement),
                             kinds=('restore',), rate=0.3, first=13)
 

@@ -49,7 +49,7 @@ for name in claim_servers.KINDS:
 
 class TestServers(StoresTestCase):
 
-    def test_each_fault_of_the_server_alone_and_often_breaks_nothing(self):
+    def test_promises_hold_with_each_server_fault_alone_and_often(self):
         for name in claim_servers.KINDS:
             for kind in faults.SERVER_KINDS:
                 for seed in range(profile.SINGLE_FAULT_SEEDS):

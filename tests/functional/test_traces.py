@@ -62,7 +62,7 @@ class TestTraces(base.TestCase):
         self.until(lambda: set(names) <= {
             span.name for span in self.exporter.get_finished_spans()}, names)
 
-    def test_a_build_is_one_trace_in_the_order_of_its_steps(self):
+    def test_build_is_a_single_trace_in_the_order_of_its_steps(self):
         self.deploy({'cell1': ['a1'], 'cell2': ['b1']})
 
         [found] = self.built()

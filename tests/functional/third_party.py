@@ -68,7 +68,7 @@ class TestBothFilters(TestCase):
             gpu_memory={'reserve_mb': 1000})
         self.report_gpu_memory(a1=5096, a2=5095, b1=5095)
 
-    def test_each_keeps_hosts_and_both_together(self):
+    def test_filters_keep_hosts_alone_and_together(self):
         self.assertEqual(['a1'], self.select(hints=GPU))
         self.assertIn(*self.select(extra_specs=PRODUCT), ['a1', 'b1'])
         self.report_gpu_memory(a1=0, a2=9999, b1=9999)
@@ -77,7 +77,7 @@ class TestBothFilters(TestCase):
     def test_weigher_keeps_licensed_hosts_for_licensed_servers(self):
         self.assertEqual(['a2'], self.select())
 
-    def test_reason_has_the_counts_of_both_in_order(self):
+    def test_reason_has_the_counts_of_both_filters_in_order(self):
         self.report_gpu_memory(a1=0, a2=9999, b1=5095)
 
         failure = self.assertRaises(

@@ -56,7 +56,7 @@ class Traced(deployment.Deployment):
 class TestTraces(base.TestCase):
 
     @profile.full_only('the same trace in one process is a default test')
-    def test_a_build_is_one_trace_across_processes(self):
+    def test_build_is_a_single_trace_across_processes(self):
         collector = Collector()
         self.addCleanup(collector.server_close)
         threading.Thread(target=collector.serve_forever, daemon=True).start()

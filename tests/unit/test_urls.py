@@ -43,7 +43,7 @@ class TestMask(base.TestCase):
 
     @hypothesis.given(
         st.sampled_from(SHAPES + QUERIES), PASSWORDS, st.booleans())
-    def test_no_part_of_a_password_is_left(self, shape, password, encoded):
+    def test_each_part_of_a_password_is_masked(self, shape, password, encoded):
         if encoded:
             password = parse.quote(password, safe='', errors='replace')
 
@@ -54,7 +54,7 @@ class TestMask(base.TestCase):
         self.assertTrue(masked.startswith(shape.partition('://')[0] + '://'))
 
     @hypothesis.given(PASSWORDS, PASSWORDS)
-    def test_passwords_in_both_places_are_left_out(self, one, other):
+    def test_passwords_of_user_and_query_are_masked(self, one, other):
         masked = urls.mask(f'mysql://user:{one}@host/db?ssl_password={other}')
 
         self.assertNotIn(MARK, masked)
@@ -79,15 +79,14 @@ class TestMask(base.TestCase):
         self.assertEqual(shape.partition('{}')[0] + '****', masked)
 
     @hypothesis.given(PASSWORDS)
-    def test_text_that_is_no_url_is_not_quoted(self, password):
+    def test_malformed_url_is_not_quoted(self, password):
         for text in (f'user:x{password}@host/db',
                      f'rabbit:/user:{password}@host/',
                      f'user:x{password}://host/'):
             self.assertNotIn(MARK, urls.mask(text))
 
     @hypothesis.given(PASSWORDS)
-    def test_url_without_a_host_is_not_taken_for_one_without_a_password(
-            self, password):
+    def test_password_of_a_url_without_a_host_is_masked(self, password):
         password = parse.quote(password, safe='', errors='replace')
 
         masked = urls.mask(f'rabbit://user:{password}')
@@ -99,14 +98,14 @@ class TestMask(base.TestCase):
                          urls.mask('rabbit://me:secret@host:5672/vhost'))
         self.assertEqual('rabbit://me@host/', urls.mask('rabbit://me@host/'))
 
-    def test_url_without_a_password_stays_as_it_is(self):
+    def test_url_without_a_password_is_unchanged(self):
         for url in ('sqlite:////var/lib/cell@1.sqlite', 'none:///',
                     'local://world/vhost', 'rabbit://one:5672,other:5672/',
                     'postgresql://[::1]:5432/db?sslmode=require',
                     'sqlite:///C:/cells/one.sqlite'):
             self.assertEqual(url, urls.mask(url))
 
-    def test_no_url_is_nothing(self):
+    def test_missing_url_is_an_empty_text(self):
         self.assertEqual('', urls.mask(None))
         self.assertEqual('', urls.mask(''))
 
@@ -116,7 +115,7 @@ class TestMaskText(base.TestCase):
     @hypothesis.given(
         st.lists(st.sampled_from(SHAPES + QUERIES), min_size=1, max_size=3),
         PASSWORDS, st.booleans(), st.sampled_from(('', 'no way to ', '://')))
-    def test_no_part_of_a_password_is_left(
+    def test_each_part_of_a_password_is_masked(
             self, shapes, password, encoded, before):
         if encoded:
             password = parse.quote(password, safe='', errors='replace')
@@ -139,7 +138,7 @@ class TestMaskText(base.TestCase):
                 ('from x://h/ to y://v', 'from x://h/ to y://****')):
             self.assertEqual(expected or text, urls.mask_text(text))
 
-    def test_text_that_has_no_end_costs_little(self):
+    def test_long_text_is_masked_at_little_cost(self):
         for text in ('a' * 10**6, 'a' * 10**6 + '://u:p@h',
                      'a://' + '?' * 10**6, '://' * 10**5):
             masked = urls.mask_text(text)

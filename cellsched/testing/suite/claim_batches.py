@@ -63,7 +63,7 @@ class BatchCase(claim_cases.ClaimStoreCase):
 class ClaimBatchRaces(BatchCase):
     """Tests of concurrent batches for four providers, one of them scarce."""
 
-    def test_last_device_goes_to_one(self) -> None:
+    def test_last_device_goes_to_a_single_consumer(self) -> None:
         store = self.make_store()
         host = self.make_host(
             store, {**dict.fromkeys(DEMANDS, RACERS), 'device': 1})
@@ -72,7 +72,7 @@ class ClaimBatchRaces(BatchCase):
             self.make_batch(host) for _ in range(RACERS)],
             host['device'], 'VGPU', 1)
 
-    def test_last_bare_metal_node_goes_to_one(self) -> None:
+    def test_last_bare_metal_node_goes_to_a_single_consumer(self) -> None:
         store = self.make_store()
         node = {'CUSTOM_BAREMETAL_GOLD': 1}
         host = self.make_host(
@@ -182,7 +182,7 @@ class ClaimBatches(ClaimBatchRaces):
         store.release([batch[0].consumer])
         self.assertNothingTaken(store, batch)
 
-    def test_batch_without_room_in_one_provider_takes_of_none(self) -> None:
+    def test_batch_without_room_in_a_provider_claims_no_amount(self) -> None:
         store = self.make_store()
         for name in DEMANDS:
             host = self.make_host(
@@ -195,7 +195,7 @@ class ClaimBatches(ClaimBatchRaces):
 
             self.assertNothingTaken(store, batch)
 
-    def test_batch_that_breaks_one_bound_takes_of_none(self) -> None:
+    def test_batch_beyond_a_bound_claims_no_amount(self) -> None:
         store = self.make_store()
         room = dict.fromkeys(DEMANDS, 9)
         for name, bounds in (
@@ -243,7 +243,7 @@ class ClaimAlternatives(claim_cases.ClaimStoreCase):
         return [[base.Claim(consumer, provider, resources)]
                 for provider in providers]
 
-    def test_the_first_batch_that_fits_is_claimed(self) -> None:
+    def test_first_fitting_batch_is_claimed(self) -> None:
         store = self.make_store()
         full, small, good, spare = [
             self.make_provider(store, VCPU=total) for total in (4, 1, 4, 4)]
@@ -310,7 +310,7 @@ class ClaimAlternatives(claim_cases.ClaimStoreCase):
         self.assertUsed(store, small, 0)
         self.assertUsed(store, big, 2, VCPU=4)
 
-    def test_a_repetition_keeps_the_batch_that_is_held(self) -> None:
+    def test_repetition_keeps_the_held_batch(self) -> None:
         store = self.make_store()
         first, second = (
             self.make_provider(store, VCPU=total) for total in (2, 4))
@@ -405,7 +405,7 @@ class ClaimAlternatives(claim_cases.ClaimStoreCase):
         self.assertUsed(store, first, 1, VCPU=1)
         self.assertUsed(store, second, 1, VCPU=1)
 
-    def test_several_requests_fill_what_there_is(self) -> None:
+    def test_several_requests_fill_the_free_capacity(self) -> None:
         store = self.make_store()
         nodes = [self.make_provider(store, VCPU=2) for _ in range(3)]
         requests = [self.alternatives(nodes, VCPU=1) for _ in range(8)]

@@ -59,7 +59,7 @@ class ClaimGroups(GroupCase):
 
     # One at a time.
 
-    def test_anti_affinity_keeps_others_from_the_host(self) -> None:
+    def test_anti_affinity_refuses_a_second_member_on_the_host(self) -> None:
         store, group = self.make_grouping(), str(uuid.uuid4())
         store.claim([self.member(group, 'h1', 'anti-affinity')])
 
@@ -80,7 +80,7 @@ class ClaimGroups(GroupCase):
         late = self.member(group, 'h1', 'anti-affinity', 2)
         self.assertViolates(store, [late], late, 'h1')
 
-    def test_affinity_keeps_others_to_the_host(self) -> None:
+    def test_affinity_keeps_further_members_on_the_host(self) -> None:
         store, group = self.make_grouping(), str(uuid.uuid4())
         store.claim([self.member(group, 'h1', 'affinity') for _ in range(2)])
 
@@ -125,7 +125,7 @@ class ClaimGroups(GroupCase):
 
         store.claim(apart[:2])
 
-    def test_repeat_of_a_member_changes_nothing(self) -> None:
+    def test_repeated_claim_of_a_member_has_no_effect(self) -> None:
         store, group = self.make_grouping(), str(uuid.uuid4())
         claims = [self.member(group, host, 'anti-affinity')
                   for host in ('h1', 'h2')]
@@ -138,7 +138,7 @@ class ClaimGroups(GroupCase):
         late = self.member(group, 'h2', 'anti-affinity')
         self.assertViolates(store, [late], late, 'h1', 'h2')
 
-    def test_membership_is_not_told(self) -> None:
+    def test_claims_are_returned_without_membership(self) -> None:
         store = self.make_grouping()
         claim = self.member(str(uuid.uuid4()), 'h1', 'affinity')
         store.claim([claim])
@@ -146,7 +146,7 @@ class ClaimGroups(GroupCase):
         [held] = store.claims_of([claim.consumer])[claim.consumer]
         self.assertIsNone(held.group)
 
-    def test_memberships_are_told_of_who_holds_something(self) -> None:
+    def test_memberships_are_returned_of_consumers_with_claims(self) -> None:
         store, group = self.make_grouping(), str(uuid.uuid4())
         moved, other = str(uuid.uuid4()), str(uuid.uuid4())
         first = self.member(group, 'h1', 'anti-affinity')
@@ -192,7 +192,7 @@ class ClaimGroups(GroupCase):
         store.release([moved.consumer])
         store.claim([late])
 
-    def test_membership_that_was_told_is_refused_nowhere(self) -> None:
+    def test_joined_membership_is_accepted_despite_the_policy(self) -> None:
         store, group = self.make_grouping(), str(uuid.uuid4())
         store.claim([self.member(group, 'h1', 'anti-affinity')])
         late = self.make_claim(self.hosts['h1'], VCPU=1)
@@ -203,7 +203,7 @@ class ClaimGroups(GroupCase):
         after = self.member(group, 'h1', 'anti-affinity', 2)
         self.assertViolates(store, [after], after, 'h1')
 
-    def test_member_that_holds_something_else_is_a_conflict(self) -> None:
+    def test_member_with_a_different_claim_is_a_conflict(self) -> None:
         store, group = self.make_grouping(), str(uuid.uuid4())
         first = self.member(group, 'h1', 'affinity')
         store.claim([first, self.member(group, 'h1', 'affinity')])
@@ -211,7 +211,7 @@ class ClaimGroups(GroupCase):
         self.assertRaises(exception.ClaimConflict, store.claim, [self.member(
             group, 'h2', 'affinity', consumer=first.consumer)])
 
-    def test_consumer_of_several_providers_is_one_member(self) -> None:
+    def test_consumer_of_several_providers_is_a_single_member(self) -> None:
         store, group = self.make_grouping(), str(uuid.uuid4())
         first = self.member(group, 'h1', 'anti-affinity')
         second = base.Claim(
@@ -231,7 +231,7 @@ class ClaimGroups(GroupCase):
 
         store.claim([self.member(group, 'h2', 'affinity')])
 
-    def test_who_releases_leaves_the_group(self) -> None:
+    def test_released_consumer_leaves_the_group(self) -> None:
         store, group = self.make_grouping(), str(uuid.uuid4())
         for policy in ('anti-affinity', 'affinity'):
             for host in ('h1', 'h2'):
@@ -241,7 +241,7 @@ class ClaimGroups(GroupCase):
                 store.release([claim.consumer for claim in claims])
         self.assertEqual([], self.consumers(store))
 
-    def test_member_that_is_moved_is_not_in_its_own_way(self) -> None:
+    def test_moved_member_does_not_conflict_with_its_old_host(self) -> None:
         store = self.make_grouping()
         for policy in base.HARD_POLICIES:
             group, moved = str(uuid.uuid4()), str(uuid.uuid4())
@@ -279,7 +279,7 @@ class ClaimGroups(GroupCase):
             # It is the same member as before.
             store.claim([self.member(group, free, policy, 2, before.consumer)])
 
-    def test_membership_that_followed_goes_with_a_release(self) -> None:
+    def test_transferred_membership_ends_with_a_release(self) -> None:
         store, group = self.make_grouping(), str(uuid.uuid4())
         before = self.member(group, 'h1', 'anti-affinity')
         store.claim([before])
@@ -289,7 +289,7 @@ class ClaimGroups(GroupCase):
 
         store.claim([self.member(group, 'h1', 'anti-affinity')])
 
-    def test_transfer_from_who_is_in_no_group_leaves_it(self) -> None:
+    def test_transfer_from_outside_the_group_ends_membership(self) -> None:
         store, group = self.make_grouping(), str(uuid.uuid4())
         before = self.member(group, 'h1', 'anti-affinity')
         after = self.make_claim(self.hosts['h1'], VCPU=1)
@@ -315,7 +315,7 @@ class ClaimGroups(GroupCase):
                 {claim.provider for claim in winners})
             self.assertEqual(len(_HOSTS), len(winners))
 
-    def test_racing_members_of_affinity_get_one_host(self) -> None:
+    def test_racing_members_of_affinity_get_the_same_host(self) -> None:
         store = self.make_grouping()
         for _ in range(_ROUNDS):
             group = str(uuid.uuid4())
@@ -344,7 +344,7 @@ class ClaimGroups(GroupCase):
             set(store.claims_of(claim.consumer for claim in claims)))
         return won
 
-    def test_members_that_come_and_go_never_break_a_policy(self) -> None:
+    def test_concurrent_claims_and_releases_keep_group_policies(self) -> None:
         """Concurrent batches of two groups, and releases."""
         store = self.make_grouping()
         apart, near = str(uuid.uuid4()), str(uuid.uuid4())

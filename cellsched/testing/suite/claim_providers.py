@@ -33,7 +33,7 @@ class ClaimProviders(claim_cases.ClaimStoreCase):
         store.claim([late])
         self.assertUsed(store, provider, 2, VCPU=4)
 
-    def test_class_that_is_left_out_has_no_room(self) -> None:
+    def test_class_missing_from_the_inventory_has_no_room(self) -> None:
         store = self.make_store()
         provider = self.make_provider(store, VCPU=8, DISK_GB=8)
         held = self.make_claim(provider, VCPU=3, DISK_GB=3)
@@ -60,7 +60,7 @@ class ClaimProviders(claim_cases.ClaimStoreCase):
         store.claim([self.make_claim(provider, VCPU=1, CUSTOM_GPU=1)])
         self.assertUsed(store, provider, 2, VCPU=2, CUSTOM_GPU=1)
 
-    def test_bounds_on_amounts_are_told_where_there_are_some(self) -> None:
+    def test_usage_has_the_bounds_on_amounts(self) -> None:
         store = self.make_store()
         provider = self.make_provider(store)
         for inventory, units in (
@@ -76,7 +76,7 @@ class ClaimProviders(claim_cases.ClaimStoreCase):
                         if bounds != base.Units()}
             self.assertEqual(units, reported)
 
-    def test_inventories_are_told_as_they_admit_claims(self) -> None:
+    def test_inventories_are_returned_with_capacity_and_units(self) -> None:
         store = self.make_store()
         inventory = {'VCPU': base.Inventory(8, 2, 4.0, 2, 4, 2),
                      'CUSTOM_X': base.Inventory(3)}
@@ -100,7 +100,7 @@ class ClaimProviders(claim_cases.ClaimStoreCase):
              for name, each in store.inventories(
                  [provider])[provider].items() if each.capacity})
 
-    def test_inventory_that_makes_no_sense_is_invalid(self) -> None:
+    def test_inventory_with_wrong_values_is_invalid(self) -> None:
         store = self.make_store()
         provider = self.make_provider(store, VCPU=8)
 
@@ -123,13 +123,13 @@ class ClaimProviders(claim_cases.ClaimStoreCase):
 
     # The feed.
 
-    def test_everything_is_told_at_first(self) -> None:
+    def test_usages_without_token_have_all_providers(self) -> None:
         store = self.make_store()
         providers = {self.make_provider(store, VCPU=8) for _ in range(3)}
 
         self.assertEqual(providers, self.names_of(store.usages().usages))
 
-    def test_what_changed_since_a_token_is_told(self) -> None:
+    def test_usages_have_the_changes_since_a_token(self) -> None:
         store = self.make_store()
         providers = [self.make_provider(store, VCPU=8) for _ in range(5)]
         claims = [self.make_claim(provider, VCPU=1) for provider in providers]
@@ -152,7 +152,7 @@ class ClaimProviders(claim_cases.ClaimStoreCase):
             [1, 0, 1], [reported[provider].consumers
                         for provider in providers[:3]])
 
-    def test_each_token_leads_to_what_follows_it(self) -> None:
+    def test_each_token_leads_to_the_later_changes(self) -> None:
         store = self.make_store()
         providers = [self.make_provider(store, VCPU=8) for _ in range(5)]
         tokens = []
@@ -165,7 +165,7 @@ class ClaimProviders(claim_cases.ClaimStoreCase):
                 set(providers[number:]),
                 self.names_of(store.usages(token).usages))
 
-    def test_providers_can_be_asked_about(self) -> None:
+    def test_usages_of_given_providers_are_returned(self) -> None:
         store = self.make_store()
         providers = [self.make_provider(store, VCPU=8) for _ in range(3)]
         token = store.usages().token
@@ -185,7 +185,7 @@ class ClaimProviders(claim_cases.ClaimStoreCase):
 
     # Figures.
 
-    def test_figures_that_are_right_stay(self) -> None:
+    def test_recount_keeps_correct_figures(self) -> None:
         store = self.make_store()
         provider = self.make_provider(store, VCPU=8, MEMORY_MB=100)
         claims = [self.make_claim(provider, VCPU=2, MEMORY_MB=1)
@@ -215,7 +215,7 @@ class ClaimProviders(claim_cases.ClaimStoreCase):
         # A store in memory never has the same backend.
         self.assertFalse(store.same_backend(memory.MemoryClaims()))
 
-    def test_peer_sees_what_was_taken(self) -> None:
+    def test_peer_sees_claims(self) -> None:
         store = self.make_store()
         self.need(store, base.Capability.SHARED)
         peer = self.make_peer(store)

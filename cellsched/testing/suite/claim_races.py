@@ -37,7 +37,7 @@ class ClaimRaces(claim_cases.ClaimStoreCase):
              if outcome is None},
             set(store.claims_of(claim.consumer for claim in claims)))
 
-    def test_claims_that_fit_are_not_refused(self) -> None:
+    def test_fitting_claims_are_not_refused(self) -> None:
         store = self.make_store()
         provider = self.make_provider(store, VCPU=4 * _THREADS)
 
@@ -95,7 +95,7 @@ class ClaimRaces(claim_cases.ClaimStoreCase):
                      for usage in store.usages().usages]
         self.assertEqual(24 * 3, sum(remaining))
 
-    def test_racing_repeats_are_one_claim(self) -> None:
+    def test_racing_repeats_are_a_single_claim(self) -> None:
         store = self.make_store()
         providers = [self.make_provider(store, VCPU=2) for _ in range(2)]
         consumer = str(uuid.uuid4())
@@ -108,7 +108,7 @@ class ClaimRaces(claim_cases.ClaimStoreCase):
         for provider in providers:
             self.assertUsed(store, provider, 1, VCPU=2)
 
-    def test_consumer_gets_one_of_its_racing_claims(self) -> None:
+    def test_consumer_gets_a_single_claim_of_a_race(self) -> None:
         store = self.make_store()
         providers = [self.make_provider(store, VCPU=2)
                      for _ in range(_THREADS)]
@@ -143,7 +143,7 @@ class ClaimRaces(claim_cases.ClaimStoreCase):
         self.assertEqual([None] * _THREADS, outcomes)
         self.assertUsed(store, provider, 1, VCPU=7)
 
-    def test_racing_transfers_are_one(self) -> None:
+    def test_racing_transfers_happen_once(self) -> None:
         store = self.make_store()
         first, second = (self.make_provider(store, VCPU=4) for _ in range(2))
         before = self.make_claim(first, VCPU=3)
@@ -161,7 +161,7 @@ class ClaimRaces(claim_cases.ClaimStoreCase):
         self.assertUsed(store, first, 0)
         self.assertUsed(store, second, 1, VCPU=4)
 
-    def test_transfers_that_race_with_others_lose_nothing(self) -> None:
+    def test_racing_transfers_keep_used_amounts_exact(self) -> None:
         """The used amount is the sum of all claims, in any order."""
         store = self.make_store()
         providers = [self.make_provider(store, VCPU=6) for _ in range(3)]
@@ -201,7 +201,7 @@ class ClaimRaces(claim_cases.ClaimStoreCase):
         for provider in providers:
             self.assertUsed(store, provider, 0)
 
-    def test_transfer_and_release_of_both_leave_nothing(self) -> None:
+    def test_transfer_racing_with_release_leaves_no_claim(self) -> None:
         store = self.make_store()
         provider = self.make_provider(store, VCPU=100)
         for _ in range(10):
@@ -222,7 +222,7 @@ class ClaimRaces(claim_cases.ClaimStoreCase):
             self.assertEqual([], self.consumers(store))
         self.assertUsed(store, provider, 0)
 
-    def test_reading_has_every_claim_that_was_made_before(self) -> None:
+    def test_usages_have_every_earlier_claim(self) -> None:
         store = self.make_store()
         provider = self.make_provider(store, VCPU=1000)
         made: list[None] = []
@@ -243,7 +243,7 @@ class ClaimRaces(claim_cases.ClaimStoreCase):
 
         self.assertEqual([None] * _THREADS, outcomes)
 
-    def test_who_follows_the_feed_misses_nothing(self) -> None:
+    def test_reader_of_the_feed_misses_no_change(self) -> None:
         store = self.make_store()
         providers = [self.make_provider(store, VCPU=3) for _ in range(40)]
         known: dict[str, base.Usage] = {}

@@ -74,7 +74,7 @@ class ClaimQueries(claim_cases.ClaimStoreCase):
         self.assertEqual([], self.find(store, VCPU=3, MEMORY_MB=1025))
         self.assertEqual([], self.find(store, VCPU=1, VGPU=1))
 
-    def test_what_is_taken_is_no_room(self) -> None:
+    def test_claimed_amount_is_no_room(self) -> None:
         store = self.make_asked()
         provider = self.make_tree(store, VCPU=4)
         claim = self.make_claim(provider, VCPU=3)
@@ -85,7 +85,7 @@ class ClaimQueries(claim_cases.ClaimStoreCase):
         store.release([claim.consumer])
         self.assertEqual([provider], self.find(store, VCPU=4))
 
-    def test_ratio_offers_more_and_what_is_reserved_less(self) -> None:
+    def test_ratio_adds_room_and_reserve_reduces_room(self) -> None:
         store = self.make_asked()
         provider = self.make_tree(store, VCPU=base.Inventory(
             total=4, reserved=1, allocation_ratio=2.0))
@@ -93,7 +93,7 @@ class ClaimQueries(claim_cases.ClaimStoreCase):
         self.assertEqual([provider], self.find(store, VCPU=6))
         self.assertEqual([], self.find(store, VCPU=7))
 
-    def test_bounds_on_one_claim_are_kept(self) -> None:
+    def test_query_respects_bounds_on_a_claim(self) -> None:
         store = self.make_asked()
         provider = self.make_tree(store, VCPU=base.Inventory(
             total=64, min_unit=4, max_unit=12, step_size=4))
@@ -103,7 +103,7 @@ class ClaimQueries(claim_cases.ClaimStoreCase):
         for amount in (2, 6, 16):
             self.assertEqual([], self.find(store, VCPU=amount))
 
-    def test_one_of_several_amounts_is_enough(self) -> None:
+    def test_single_fitting_amount_of_several_suffices(self) -> None:
         store = self.make_asked()
         provider = self.make_tree(
             store, VCPU=base.Inventory(total=8, min_unit=4))
@@ -113,7 +113,7 @@ class ClaimQueries(claim_cases.ClaimStoreCase):
         self.assertEqual([], store.find_providers(
             base.ProviderQuery({'VCPU': [1, 9]})))
 
-    def test_provider_that_has_nothing_any_more_is_not_found(self) -> None:
+    def test_provider_with_emptied_inventory_is_not_found(self) -> None:
         store = self.make_asked()
         provider = self.make_tree(store, VCPU=4)
 
@@ -151,7 +151,7 @@ class ClaimQueries(claim_cases.ClaimStoreCase):
         self.assertEqual([], self.find(
             store, ['CUSTOM_A', 'CUSTOM_C'], VCPU=1))
 
-    def test_forbidden_traits_are_those_of_the_root(self) -> None:
+    def test_forbidden_traits_apply_to_the_root_only(self) -> None:
         store = self.make_asked()
         root = self.make_tree(store, ['CUSTOM_A'], VCPU=4)
         self.make_child(store, root, ['CUSTOM_B'], VGPU=1)
@@ -160,9 +160,7 @@ class ClaimQueries(claim_cases.ClaimStoreCase):
         self.assertEqual([], self.find(
             store, (), ['CUSTOM_B', 'CUSTOM_A'], VCPU=1))
 
-    def test_provider_of_which_nothing_was_said_may_have_any_traits(
-        self
-    ) -> None:
+    def test_provider_without_known_traits_matches_any_traits(self) -> None:
         store = self.make_asked()
         untold = self.make_provider(store, VCPU=4)
         self.make_tree(store, VCPU=4)
@@ -190,7 +188,7 @@ class ClaimQueries(claim_cases.ClaimStoreCase):
 
         self.assertEqual([other], self.find(store, VCPU=1, VGPU=1))
 
-    def test_roots_are_told(self) -> None:
+    def test_roots_of_providers_are_returned(self) -> None:
         store = self.make_asked()
         root = self.make_tree(store, VCPU=4)
         child = self.make_child(store, root, VGPU=1)
@@ -200,7 +198,7 @@ class ClaimQueries(claim_cases.ClaimStoreCase):
             [root, child, untold, str(uuid.uuid4())]))
         self.assertEqual({}, store.roots([]))
 
-    def test_where_nothing_is_asked_for_all_trees_are_found(self) -> None:
+    def test_query_without_resources_finds_all_trees(self) -> None:
         store = self.make_asked()
         root = self.make_tree(store, ['CUSTOM_A'], VCPU=4)
         self.make_child(store, root, VGPU=1)
@@ -209,7 +207,7 @@ class ClaimQueries(claim_cases.ClaimStoreCase):
         self.assertEqual(sorted([root, other]), self.find(store))
         self.assertEqual([other], self.find(store, (), ['CUSTOM_A']))
 
-    def test_no_more_are_returned_than_asked_for(self) -> None:
+    def test_number_of_found_providers_respects_the_limit(self) -> None:
         store = self.make_asked()
         providers = {self.make_tree(store, VCPU=4) for _ in range(5)}
         query = base.ProviderQuery({'VCPU': [1]})
@@ -246,8 +244,7 @@ class ClaimTransfers(claim_cases.ClaimStoreCase):
 
     # Transfers.
 
-    def test_target_holds_what_the_source_held_in_place_of_its_own(
-            self) -> None:
+    def test_transfer_replaces_the_claims_of_the_target(self) -> None:
         store = self.make_store()
         first, second, third = (
             self.make_provider(store, VCPU=8, DISK_GB=8) for _ in range(3))
@@ -270,7 +267,7 @@ class ClaimTransfers(claim_cases.ClaimStoreCase):
         self.assertUsed(store, second, 1, VCPU=4)
         self.assertUsed(store, third, 1, DISK_GB=5)
 
-    def test_target_need_not_hold_anything(self) -> None:
+    def test_target_without_claims_gets_the_transferred_claim(self) -> None:
         store = self.make_store()
         provider = self.make_provider(store, VCPU=8)
         claim, target = self.make_claim(provider, VCPU=8), str(uuid.uuid4())
@@ -282,7 +279,7 @@ class ClaimTransfers(claim_cases.ClaimStoreCase):
         self.assertEqual({}, store.claims_of([claim.consumer]))
         self.assertUsed(store, provider, 1, VCPU=8)
 
-    def test_transfer_from_nobody_changes_nothing(self) -> None:
+    def test_transfer_from_an_unknown_consumer_has_no_effect(self) -> None:
         store = self.make_store()
         provider = self.make_provider(store, VCPU=8)
         claim = self.make_claim(provider, VCPU=3)
@@ -293,7 +290,7 @@ class ClaimTransfers(claim_cases.ClaimStoreCase):
         self.assertHolds(store, claim)
         self.assertUsed(store, provider, 1, VCPU=3)
 
-    def test_second_transfer_changes_nothing(self) -> None:
+    def test_second_transfer_has_no_effect(self) -> None:
         store = self.make_store()
         first, second = (self.make_provider(store, VCPU=8) for _ in range(2))
         before = self.make_claim(first, VCPU=3)
@@ -320,7 +317,7 @@ class ClaimTransfers(claim_cases.ClaimStoreCase):
 
         self.assertUsed(store, provider, 1, VCPU=4)
 
-    def test_what_a_transfer_gives_back_is_told_and_can_be_taken(self) -> None:
+    def test_amount_freed_by_a_transfer_can_be_claimed(self) -> None:
         store = self.make_store()
         first, second = (self.make_provider(store, VCPU=8) for _ in range(2))
         before = self.make_claim(first, VCPU=8)
@@ -338,8 +335,7 @@ class ClaimTransfers(claim_cases.ClaimStoreCase):
         late = self.make_claim(second, VCPU=1)
         self.assertRefused(store, [late], late, 'VCPU')
 
-    def test_what_was_transferred_is_repeated_and_released_as_any(
-            self) -> None:
+    def test_transferred_claim_can_be_repeated_and_released(self) -> None:
         store = self.make_store()
         provider = self.make_provider(store, VCPU=8)
         claim, target = self.make_claim(provider, VCPU=2), str(uuid.uuid4())
@@ -354,7 +350,7 @@ class ClaimTransfers(claim_cases.ClaimStoreCase):
         self.assertHolds(store, claim)
         self.assertUsed(store, provider, 1, VCPU=2)
 
-    def test_transfer_that_makes_no_sense_is_invalid(self) -> None:
+    def test_transfer_to_a_wrong_consumer_is_invalid(self) -> None:
         store = self.make_store()
         provider = self.make_provider(store, VCPU=8)
         claim = self.make_claim(provider, VCPU=2)
@@ -368,7 +364,7 @@ class ClaimTransfers(claim_cases.ClaimStoreCase):
 
     # All consumers.
 
-    def test_consumers_are_told_in_order_and_in_pieces(self) -> None:
+    def test_consumers_are_listed_in_order_and_in_pages(self) -> None:
         store = self.make_store()
         self.need(store, base.Capability.CONSUMER_LIST)
         provider = self.make_provider(store, VCPU=100)
@@ -394,7 +390,7 @@ class ClaimTransfers(claim_cases.ClaimStoreCase):
             self.assertEqual(expected, reported)
         self.assertEqual(expected[-2:], store.consumers('a0'))
 
-    def test_limit_below_one_is_invalid(self) -> None:
+    def test_limit_below_1_is_invalid(self) -> None:
         store = self.make_store()
         self.need(store, base.Capability.CONSUMER_LIST)
         for limit in 0, -1:
@@ -403,7 +399,7 @@ class ClaimTransfers(claim_cases.ClaimStoreCase):
 
     # The consumers of a provider.
 
-    def test_providers_in_use_are_told(self) -> None:
+    def test_providers_in_use_are_listed(self) -> None:
         store = self.make_store()
         one, two, _ = (self.make_provider(store, VCPU=8) for _ in range(3))
         claims = [self.make_claim(provider, VCPU=1)
@@ -415,8 +411,7 @@ class ClaimTransfers(claim_cases.ClaimStoreCase):
 
         self.assertIn(one, store.providers_in_use())
 
-    def test_each_provider_tells_its_consumers_where_there_is_no_list(
-            self) -> None:
+    def test_store_without_list_has_the_consumers_of_a_provider(self) -> None:
         store = self.make_store()
         if base.Capability.CONSUMER_LIST in store.capabilities:
             self.skipTest('the store has a list of its consumers')
@@ -465,7 +460,7 @@ class ClaimOwners(claim_cases.ClaimStoreCase):
             consumer: {(claim.provider, _owner(claim)) for claim in held}
             for consumer, held in store.claims_of(requested).items()})
 
-    def test_project_and_user_of_a_claim_are_told(self) -> None:
+    def test_project_and_user_of_a_claim_are_returned(self) -> None:
         store = self.make_store()
         provider = self.make_provider(store, VCPU=8, DISK_GB=8, MEMORY_MB=8)
         for owner in (('a', 'b'), ('a', None), (None, 'b'), (None, None)):
@@ -476,7 +471,7 @@ class ClaimOwners(claim_cases.ClaimStoreCase):
             self.assertOwned(store, [claim])
             self.assertHolds(store, claim)
 
-    def test_they_are_told_with_what_is_held_of_each_provider(self) -> None:
+    def test_project_and_user_are_returned_for_each_provider(self) -> None:
         store = self.make_store()
         consumer = str(uuid.uuid4())
         claims = [self.make_owned(
@@ -487,7 +482,7 @@ class ClaimOwners(claim_cases.ClaimStoreCase):
 
         self.assertOwned(store, claims)
 
-    def test_claims_of_a_batch_may_be_for_different_ones(self) -> None:
+    def test_claims_of_a_batch_may_have_different_owners(self) -> None:
         store = self.make_store()
         first, second = (
             self.make_provider(store, VCPU=100, DISK_GB=100)
@@ -510,7 +505,7 @@ class ClaimOwners(claim_cases.ClaimStoreCase):
         self.assertOwned(store, [
             claim for batch in batches for claim in batch])
 
-    def test_members_of_server_groups_have_them_too(self) -> None:
+    def test_members_of_server_groups_have_project_and_user(self) -> None:
         store = self.make_store()
         self.need(store, base.Capability.GROUPS)
         joins = base.Membership(str(uuid.uuid4()), 'h', base.AFFINITY)
@@ -521,7 +516,7 @@ class ClaimOwners(claim_cases.ClaimStoreCase):
 
         self.assertOwned(store, [claim])
 
-    def test_repeat_for_others_or_nobody_changes_nothing(self) -> None:
+    def test_repeat_for_a_different_owner_has_no_effect(self) -> None:
         store = self.make_store()
         provider = self.make_provider(store, VCPU=8)
         known = self.make_owned(provider, ('a', 'b'))
@@ -540,7 +535,7 @@ class ClaimOwners(claim_cases.ClaimStoreCase):
             self.assertOwned(store, [known, unknown, new])
         self.assertUsed(store, provider, 6, VCPU=6)
 
-    def test_they_follow_a_transfer(self) -> None:
+    def test_project_and_user_follow_a_transfer(self) -> None:
         store = self.make_store()
         first, second = (
             self.make_provider(store, VCPU=8, DISK_GB=8) for _ in range(2))
@@ -556,7 +551,7 @@ class ClaimOwners(claim_cases.ClaimStoreCase):
             self.assertOwned(store, [
                 dataclasses.replace(after, consumer=before.consumer)])
 
-    def test_they_go_with_a_release(self) -> None:
+    def test_project_and_user_end_with_a_release(self) -> None:
         store = self.make_store()
         provider = self.make_provider(store, VCPU=8)
         claim = self.make_owned(provider, ('a', 'b'))
@@ -570,7 +565,7 @@ class ClaimOwners(claim_cases.ClaimStoreCase):
             self.assertOwned(store, [later])
             store.release([claim.consumer])
 
-    def test_other_processes_are_told_them(self) -> None:
+    def test_other_processes_get_project_and_user(self) -> None:
         store = self.make_store()
         self.need(store, base.Capability.SHARED)
         claim = self.make_owned(self.make_provider(store, VCPU=8), ('a', 'b'))
@@ -578,7 +573,7 @@ class ClaimOwners(claim_cases.ClaimStoreCase):
 
         self.assertOwned(self.make_peer(store), [claim])
 
-    def test_ids_are_kept_as_they_are(self) -> None:
+    def test_project_and_user_ids_are_kept_unchanged(self) -> None:
         store = self.make_store()
         provider = self.make_provider(store, VCPU=100)
         ids = ['x' * 255, '\U0001f600' * 255, ' a ', 'a', 'A', '\u00e4',
@@ -592,7 +587,7 @@ class ClaimOwners(claim_cases.ClaimStoreCase):
 
         self.assertOwned(store, claims)
 
-    def test_what_is_no_id_is_invalid(self) -> None:
+    def test_wrong_project_or_user_id_is_invalid(self) -> None:
         store = self.make_store()
         provider = self.make_provider(store, VCPU=8)
         good = self.make_owned(provider, ('a', 'b'))
@@ -607,7 +602,7 @@ class ClaimOwners(claim_cases.ClaimStoreCase):
                 self.assertEqual(field, caught.exception.field)
         self.assertUsed(store, provider, 0)
 
-    def test_consumer_is_for_one_project_and_user(self) -> None:
+    def test_consumer_has_a_single_project_and_user(self) -> None:
         store = self.make_store()
         first, second = (self.make_provider(store, VCPU=8) for _ in range(2))
         claim = self.make_owned(first, ('a', 'b'))
@@ -635,7 +630,7 @@ class ClaimStoreSuite(
 
     # Claims.
 
-    def test_what_was_claimed_is_held(self) -> None:
+    def test_claimed_amounts_are_held(self) -> None:
         store = self.make_store()
         provider = self.make_provider(store, VCPU=8, MEMORY_MB=1024)
         claim = self.make_claim(provider, VCPU=2, MEMORY_MB=512)
@@ -699,8 +694,7 @@ class ClaimStoreSuite(
         self.assertUsed(store, compute, 1, VCPU=2)
         self.assertUsed(store, storage, 1, DISK_GB=50)
 
-    def test_only_those_asked_for_and_that_hold_something_are_held(
-            self) -> None:
+    def test_claims_are_returned_of_the_given_consumers_only(self) -> None:
         store = self.make_store()
         provider = self.make_provider(store, VCPU=8)
         claim, other = (self.make_claim(provider, VCPU=1) for _ in range(2))
@@ -712,14 +706,14 @@ class ClaimStoreSuite(
 
     # Refusals.
 
-    def test_refusal_says_who_lacks_what(self) -> None:
+    def test_refusal_names_the_claim_and_the_lacking_resource(self) -> None:
         store = self.make_store()
         provider = self.make_provider(store, VCPU=8, MEMORY_MB=1024)
         claim = self.make_claim(provider, VCPU=2, MEMORY_MB=1025)
 
         self.assertRefused(store, [claim], claim, 'MEMORY_MB')
 
-    def test_refused_batch_takes_nothing(self) -> None:
+    def test_refused_batch_claims_no_amount(self) -> None:
         store = self.make_store()
         roomy = self.make_provider(store, VCPU=8, MEMORY_MB=1024)
         full = self.make_provider(store, VCPU=2, MEMORY_MB=1024)
@@ -754,7 +748,7 @@ class ClaimStoreSuite(
 
         self.assertRefused(store, [claim], claim, 'CUSTOM_GPU')
 
-    def test_reserve_and_ratio_bound_what_is_taken(self) -> None:
+    def test_reserve_and_ratio_bound_the_claimed_amount(self) -> None:
         store = self.make_store()
         provider = self.make_provider(store, VCPU=base.Inventory(
             total=10, reserved=1, allocation_ratio=1.5))
@@ -789,7 +783,7 @@ class ClaimStoreSuite(
 
     # Repeats and conflicts.
 
-    def test_repeat_changes_nothing(self) -> None:
+    def test_repeated_claim_has_no_effect(self) -> None:
         store = self.make_store()
         provider = self.make_provider(store, VCPU=2)
         claim = self.make_claim(provider, VCPU=2)
@@ -809,7 +803,7 @@ class ClaimStoreSuite(
 
         self.assertUsed(store, provider, 4, VCPU=4)
 
-    def test_consumer_that_holds_something_else_is_a_conflict(self) -> None:
+    def test_different_claim_of_a_consumer_is_a_conflict(self) -> None:
         store = self.make_store()
         first, second = (
             self.make_provider(store, VCPU=8, DISK_GB=8) for _ in range(2))
@@ -831,7 +825,7 @@ class ClaimStoreSuite(
             self.assertUsed(store, first, 1, VCPU=2)
             self.assertUsed(store, second, 0)
 
-    def test_part_of_what_is_held_is_a_conflict(self) -> None:
+    def test_part_of_a_held_batch_is_a_conflict(self) -> None:
         store = self.make_store()
         consumer = _uuid()
         claims = [base.Claim(consumer, self.make_provider(store, VCPU=8),
@@ -840,7 +834,7 @@ class ClaimStoreSuite(
 
         self.assertRaises(exception.ClaimConflict, store.claim, claims[:1])
 
-    def test_claim_that_makes_no_sense_is_invalid(self) -> None:
+    def test_claim_with_wrong_values_is_invalid(self) -> None:
         store = self.make_store()
         provider = self.make_provider(store, VCPU=8)
         good, consumer = self.make_claim(provider, VCPU=1), _uuid()
@@ -865,7 +859,7 @@ class ClaimStoreSuite(
 
     # Releases.
 
-    def test_release_gives_back_all_that_is_held(self) -> None:
+    def test_release_gives_back_all_claims_of_a_consumer(self) -> None:
         store = self.make_store()
         first, second = (self.make_provider(store, VCPU=8) for _ in range(2))
         consumer = _uuid()
@@ -880,7 +874,7 @@ class ClaimStoreSuite(
         self.assertUsed(store, first, 1, VCPU=1)
         self.assertUsed(store, second, 0)
 
-    def test_release_of_nothing_changes_nothing(self) -> None:
+    def test_release_of_unknown_consumers_has_no_effect(self) -> None:
         store = self.make_store()
         provider = self.make_provider(store, VCPU=8)
         claim = self.make_claim(provider, VCPU=2)

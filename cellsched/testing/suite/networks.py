@@ -74,14 +74,14 @@ class NetworkSuite(_Case):
         finally:
             network.deallocate_for_instance(USER, instance)
 
-    def test_it_is_a_plugin_with_documentation(self) -> None:
+    def test_network_is_a_plugin_with_documentation(self) -> None:
         network = self.make_network()
         self.assertIsInstance(network, base.NetworkAPI)
         self.assertTrue(inspect.getdoc(type(network)))
         for option in network.opts():
             self.assertTrue((option.help or '').strip(), option.name)
 
-    def test_server_has_networks_until_they_are_taken_back(self) -> None:
+    def test_server_has_networks_until_deallocation(self) -> None:
         network, instance = self.make_network(), self.make_instance()
         self.assertIsNone(self.look(network, instance.uuid))
 
@@ -91,7 +91,7 @@ class NetworkSuite(_Case):
         network.deallocate_for_instance(USER, instance)
         self.assertIsNone(self.look(network, instance.uuid))
 
-    def test_what_is_called_again_changes_nothing(self) -> None:
+    def test_repeated_calls_have_no_effect(self) -> None:
         network, instance = self.make_network(), self.make_instance()
 
         for _ in range(3):
@@ -107,7 +107,7 @@ class NetworkSuite(_Case):
             network.deallocate_for_instance(USER, instance)
             self.assertIsNone(self.look(network, instance.uuid))
 
-    def test_what_a_server_has_it_keeps_on_another_host(self) -> None:
+    def test_server_keeps_its_networks_on_another_host(self) -> None:
         network, instance = self.make_network(), self.make_instance()
         self.allocate(network, instance)
         network.cleanup_instance_network_on_host(USER, instance, 'host1')
@@ -119,7 +119,7 @@ class NetworkSuite(_Case):
 
         self.assertHas(network, instance, 'host2')
 
-    def test_server_without_networks_has_nothing_to_lose(self) -> None:
+    def test_calls_for_a_server_without_networks_succeed(self) -> None:
         network, instance = self.make_network(), self.make_instance()
 
         network.setup_instance_network_on_host(USER, instance, 'host1')
@@ -144,7 +144,7 @@ class NetworkSuite(_Case):
             self.allocate(network, instance, requested=requested)
             self.assertHas(network, instance, 'host1')
 
-    def test_servers_are_told_apart(self) -> None:
+    def test_networks_of_servers_are_kept_apart(self) -> None:
         network = self.make_network()
         first, second = self.make_instance(), self.make_instance()
         self.allocate(network, first)
@@ -155,7 +155,7 @@ class NetworkSuite(_Case):
         self.assertIsNone(self.look(network, first.uuid))
         self.assertHas(network, second, 'host2')
 
-    def test_other_process_goes_on_from_there(self) -> None:
+    def test_other_process_continues_with_the_networks(self) -> None:
         network, other = self.make_network(), self.make_network()
         instance = self.make_instance()
         self.allocate(network, instance)

@@ -122,7 +122,7 @@ class ColumnPluginSuite(_Case):
             np.testing.assert_array_equal(first, again)
             np.testing.assert_array_equal(first, other)
 
-    def test_nothing_is_remembered(self) -> None:
+    def test_plugin_keeps_no_state_between_requests(self) -> None:
         plugin = builders.plugin(self.plugin)
         before = dict(vars(plugin))
         for request in self.make_requests():
@@ -141,9 +141,7 @@ class ColumnPluginSuite(_Case):
                 np.testing.assert_array_equal(
                     answer[rows], self.ask(plugin, hosts.at(rows), request))
 
-    def test_local_answers_on_others_stay_when_something_is_taken(
-        self,
-    ) -> None:
+    def test_local_answers_ignore_amounts_taken_of_other_hosts(self) -> None:
         if not self.plugin.local:
             return
         plugin = builders.plugin(self.plugin)
@@ -155,7 +153,7 @@ class ColumnPluginSuite(_Case):
             np.testing.assert_array_equal(
                 np.delete(before, 4), np.delete(after, 4))
 
-    def test_table_and_request_are_left_alone(self) -> None:
+    def test_table_and_request_are_not_changed(self) -> None:
         plugin = builders.plugin(self.plugin)
         for request in self.make_requests():
             hosts, asked = self.make_hosts(10), request.obj_to_primitive()

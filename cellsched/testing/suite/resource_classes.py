@@ -43,12 +43,11 @@ class ResourceClassSuite(_Case):
         self.assertIs(self.plugin, plugins.load(
             plugins.RESOURCE_CLASSES, self.name))
 
-    def test_it_can_be_used(self) -> None:
+    def test_resource_class_can_be_used(self) -> None:
         resource_classes.check(self.name, self.plugin)
         self.plugin()
 
-    def test_demand_takes_a_whole_number_of_at_least_what_it_says(
-            self) -> None:
+    def test_taken_amount_is_whole_and_at_least_the_demand(self) -> None:
         made = self.plugin()
         for amount in AMOUNTS:
             taken = made.amount_taken(amount)
@@ -66,7 +65,7 @@ class ResourceClassSuite(_Case):
         taken = [made.amount_taken(amount) for amount in AMOUNTS]
         self.assertEqual(sorted(taken), taken)
 
-    def test_what_was_taken_can_be_asked_for_as_it_is(self) -> None:
+    def test_taken_amount_as_a_demand_is_taken_unchanged(self) -> None:
         made = self.plugin()
         for amount in AMOUNTS:
             taken = made.amount_taken(amount)

@@ -165,7 +165,7 @@ class SchedulerDriverSuite(_Case):
             self.store.claim(claims_base.of_selection(other, each))
             self.store.release([other])
 
-    def test_no_more_alternates_are_returned_than_asked_for(self) -> None:
+    def test_number_of_alternates_respects_the_request(self) -> None:
         for [*places] in self.select(self.make_servers(2), alternates=1):
             self.assertLessEqual(len(places), 2)
 
@@ -200,7 +200,7 @@ class SchedulerDriverSuite(_Case):
 
         self.assertEqual(rest, first.service_host)
 
-    def test_host_that_an_operator_disabled_is_not_selected(self) -> None:
+    def test_host_disabled_by_an_operator_is_not_selected(self) -> None:
         services, admin = self.world.api.services, context.admin()
         first, *names = [name for names in HOSTS.values() for name in names]
         for name in names:
@@ -233,7 +233,7 @@ class SchedulerDriverSuite(_Case):
             for name, amount in usage.used.items():
                 self.assertLessEqual(amount, usage.capacity[name])
 
-    def test_nothing_is_claimed_for_callers_that_do_not_manage_claims(
+    def test_no_claim_is_made_for_callers_without_claim_management(
         self
     ) -> None:
         servers = self.make_servers()
@@ -242,7 +242,7 @@ class SchedulerDriverSuite(_Case):
 
         self.assertEqual({}, self.held(servers))
 
-    def test_plan_claims_nothing(self) -> None:
+    def test_plan_makes_no_claim(self) -> None:
         servers = self.make_servers()
         try:
             places, decision = self.driver.plan(
@@ -254,7 +254,7 @@ class SchedulerDriverSuite(_Case):
         self.assertEqual({}, self.held(servers))
         json.dumps(decision.to_dict())
 
-    def test_claim_of_a_server_that_left_its_host_is_released(self) -> None:
+    def test_claim_of_a_server_deleted_from_its_host_is_released(self) -> None:
         servers = self.make_servers()
         [[first]] = self.select(servers)
 

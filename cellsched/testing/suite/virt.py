@@ -60,13 +60,13 @@ class DriverSuite(_Case):
             if point.value.endswith(f':{self.plugin.__qualname__}')]
         self.assertIn(self.plugin, known)
 
-    def test_it_is_documented_with_its_options(self) -> None:
+    def test_driver_is_documented_with_its_options(self) -> None:
         self.assertTrue(inspect.getdoc(self.plugin))
         self.assertTrue(vars(self.plugin).get('__doc__'))
         for option in self.plugin.opts():
             self.assertTrue((option.help or '').strip(), option.name)
 
-    def test_node_says_what_it_has(self) -> None:
+    def test_node_reports_its_resources(self) -> None:
         nodes = self.make_driver().nodes()
         self.assertTrue(nodes)
         for name, node in nodes.items():
@@ -81,13 +81,13 @@ class DriverSuite(_Case):
         for name, node in self.make_driver().nodes().items():
             children.check(name, node.providers)
 
-    def test_names_stay_as_they_are(self) -> None:
+    def test_names_of_nodes_and_providers_are_stable(self) -> None:
         first, again = (
             {name: {*node.providers} for name, node in driver.nodes().items()}
             for driver in (self.make_driver(), self.make_driver()))
         self.assertEqual(first, again)
 
-    def test_server_runs_until_it_is_destroyed(self) -> None:
+    def test_server_runs_until_its_destruction(self) -> None:
         driver = self.make_driver()
         instance = self.make_instance()
         self.assertEqual([], driver.list_instances())
@@ -98,7 +98,7 @@ class DriverSuite(_Case):
         driver.destroy(instance)
         self.assertEqual([], driver.list_instances())
 
-    def test_spawn_of_what_runs_changes_nothing(self) -> None:
+    def test_spawn_of_a_running_server_has_no_effect(self) -> None:
         driver = self.make_driver()
         instance = self.make_instance()
         self.start(driver, instance)
@@ -107,7 +107,7 @@ class DriverSuite(_Case):
 
         self.assertEqual([instance.uuid], driver.list_instances())
 
-    def test_destroy_of_what_is_not_there_succeeds(self) -> None:
+    def test_destroy_of_a_missing_server_succeeds(self) -> None:
         driver = self.make_driver()
         instance = self.make_instance()
         driver.destroy(instance)
@@ -143,7 +143,7 @@ class DriverSuite(_Case):
         self.assertEqual([], source.list_instances())
         self.assertEqual([instance.uuid], destination.list_instances())
 
-    def test_inventories_are_not_less_for_servers_that_run(self) -> None:
+    def test_running_servers_do_not_reduce_inventories(self) -> None:
         driver = self.make_driver()
         before = driver.nodes()
 

@@ -77,7 +77,7 @@ class WeigherSuite(suite.ColumnPluginSuite):
         if low is not None and high is not None:
             self.assertLess(low, high)
 
-    def test_scores_of_columns_are_those_of_any_request(self) -> None:
+    def test_scores_of_columns_do_not_depend_on_the_request(self) -> None:
         if not self.plugin.by_columns:
             return
         plugin = builders.plugin(self.plugin)

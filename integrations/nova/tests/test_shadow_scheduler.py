@@ -226,7 +226,7 @@ class TestRefused(shadow_fixtures.TestCase):
         self.assertIsNone(kept.nova_host)
         self.assertIsNotNone(kept.host)
 
-    def test_refusal_of_both_agrees(self):
+    def test_refusals_of_nova_and_the_shadow_agree(self):
         request = self.spec()
         request.flavor.memory_mb = 10 ** 6
         self.begin(self.keep(request))

@@ -115,7 +115,7 @@ class TestSQLiteKilled(OnSQLite, Killed, sqlite.TestCase):
 
 
 @profile.by_default(
-    'test_last_bare_metal_node_goes_to_one',
+    'test_last_bare_metal_node_goes_to_a_single_consumer',
     reason='one more batch; the last node is raced for by default')
 class TestPostgreSQLProcesses(
         test_sql.OnPostgreSQL, Processes, base.TestCase):

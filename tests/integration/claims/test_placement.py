@@ -77,12 +77,12 @@ class TestPlacementClaims(OnPlacement, suite.ClaimStoreSuite, base.TestCase):
     def make_peer(self, store):
         return super().make_peer(store) if self.has_peers else store
 
-    def test_consumer_gets_one_of_its_racing_claims(self):
+    def test_consumer_gets_a_single_claim_of_a_race(self):
         # Of several processes Placement may tell more than one that it has
         # the consumer, and keeps what the last one said.
         self.has_peers = False
 
-        super().test_consumer_gets_one_of_its_racing_claims()
+        super().test_consumer_gets_a_single_claim_of_a_race()
 
     def test_consumer_raced_for_by_processes_is_corrected_by_a_claim(self):
         store = self.make_store()

@@ -52,7 +52,7 @@ class Nodes:
 
 
 @profile.full_only('a cluster, and faults that take their time')
-class TestOneWriter(Nodes, story.Story):
+class TestSingleWriter(Nodes, story.Story):
 
     section = 'Galera with one writer'
 

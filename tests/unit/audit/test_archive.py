@@ -96,14 +96,14 @@ class TestArchiver(base.TestCase):
         self.assertEqual(({}, set()), (report.failed, report.kept))
         self.assertEqual({}, self.archive().rows)
 
-    def test_rows_that_were_deleted_by_themselves_follow(self):
+    def test_deleted_rows_without_a_server_are_archived(self):
         self.write(self.cell('cell2'), services.report, samples.uuids(1)[0],
                    'b1', services.COMPUTE, 'compute', samples.NOW)
         self.write(self.cell('cell2'), hosts.delete, 'b1', samples.LATER)
 
         self.assertEqual({('cell2', 'services'): 1}, self.archive().rows)
 
-    def test_one_cell_may_be_named_by_its_database(self):
+    def test_cell_may_be_named_by_its_database(self):
         for cell in self.by_name:
             self.deleted(cell)
         url = self.by_name['cell2'].database_connection
@@ -115,7 +115,7 @@ class TestArchiver(base.TestCase):
         self.assertRaises(exception.ConfigurationInvalid,
                           self.archiver.cells, 'sqlite:////else')
 
-    def test_no_more_servers_go_than_rows_were_asked_for(self):
+    def test_number_of_archived_servers_respects_max_rows(self):
         for cell in ('cell1', 'cell1', 'cell2'):
             self.deleted(cell)
 
@@ -146,7 +146,7 @@ class TestArchiver(base.TestCase):
         self.assertEqual(3, told[-1])
         self.assertEqual(sorted(told), told)
 
-    def test_server_that_holds_claims_stays_until_it_does_not(self):
+    def test_server_with_claims_stays_until_the_release(self):
         uuid, moved, other = (self.deleted() for _ in range(3))
         for name in (uuid, migrations.consumer(moved)):
             self.claims.claim([
@@ -161,7 +161,7 @@ class TestArchiver(base.TestCase):
         self.assertEqual(set(), self.archive().kept)
         self.assertEqual(set(), self.there())
 
-    def test_server_that_has_a_build_request_stays(self):
+    def test_server_with_a_build_request_stays(self):
         uuid = self.deleted()
         table = api_models.build_requests
         made, = samples.accept(self.database, samples.uuids(1))
@@ -175,7 +175,7 @@ class TestArchiver(base.TestCase):
         self.assertEqual({uuid}, self.there())
         self.assertIn(uuid, self.mapped())
 
-    def test_next_run_continues_an_interrupted_one(self):
+    def test_next_run_continues_an_interrupted_run(self):
         uuid = self.deleted()
         self.write(self.database, api_archive.forget, [uuid],
                    self.by_name['cell1'].id)
@@ -184,7 +184,7 @@ class TestArchiver(base.TestCase):
 
         self.assertEqual((set(), {uuid}), (self.there(), self.archived()))
 
-    def test_deleted_row_of_a_server_that_lives_elsewhere_goes_alone(self):
+    def test_deleted_row_of_a_server_in_another_cell_goes_alone(self):
         uuid = self.deleted('cell1')
         table = api_models.instance_mappings
         with self.database.writer() as connection:
@@ -208,7 +208,7 @@ class TestArchiver(base.TestCase):
                    samples.LATER)
         return uuid
 
-    def test_servers_deleted_before_they_had_a_cell_are_forgotten(self):
+    def test_servers_deleted_without_a_cell_are_forgotten(self):
         unplaced = {self.unplaced() for _ in range(3)}
         wanted, = samples.uuids(1)
         samples.accept(self.database, [wanted])
@@ -224,7 +224,7 @@ class TestArchiver(base.TestCase):
              {('API database', 'instance_mappings'): 1}, {}],
             [report.rows for report in reports])
 
-    def test_server_that_left_a_row_or_a_claim_is_not_forgotten(self):
+    def test_unplaced_server_with_a_row_or_a_claim_is_kept(self):
         with_row, with_claim, other = (self.unplaced() for _ in range(3))
         self.write(self.cell('cell2'), instances.create,
                    [samples.instance(with_row)], samples.NOW)
@@ -245,7 +245,7 @@ class TestArchiver(base.TestCase):
 
         self.assertEqual({uuid}, self.mapped())
 
-    def test_of_several_runs_at_once_each_row_goes_with_one(self):
+    def test_concurrent_runs_archive_each_row_once(self):
         uuids = {self.deleted() for _ in range(20)}
 
         reports = racing.race(*[self.archive] * 3)
@@ -255,7 +255,7 @@ class TestArchiver(base.TestCase):
             report.rows['cell1', 'instances'] for report in reports))
         self.assertEqual(set(), self.there())
 
-    def test_cell_that_fails_is_named_and_others_go_on(self):
+    def test_failed_cell_is_named_and_other_cells_continue(self):
         uuid = self.deleted('cell2')
         self.add_cell('broken', database_connection='sqlite:////no/where')
         self.cells.refresh()

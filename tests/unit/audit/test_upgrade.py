@@ -90,7 +90,7 @@ class CheckCase(base.TestCase):
 
 class TestCells(CheckCase):
 
-    def test_cells_that_answer_are_well(self):
+    def test_answering_cells_pass_the_check(self):
         self.assertSays(SUCCESS, self.check('Cells v2'))
 
     def test_lack_of_cell0_is_a_failure(self):
@@ -106,7 +106,7 @@ class TestCells(CheckCase):
         self.assertSays(FAILURE, self.check('Cells v2', database=empty),
                         command='run: cellsched-manage cell_v2 create_cell')
 
-    def test_cell_that_cannot_be_reached_is_named_without_its_password(self):
+    def test_unreachable_cell_is_named_without_its_password(self):
         self.add_cell('broken', database_connection=(
             f'postgresql+psycopg2://u:{PASSWORD}@127.0.0.1:1/x'))
 
@@ -115,7 +115,7 @@ class TestCells(CheckCase):
         for name in 'Schemas', 'Host mappings', 'Compute services':
             self.assertSays(SUCCESS, self.check(name))
 
-    def test_cell_that_is_silent_is_named(self):
+    def test_silent_cell_is_named(self):
         released = threading.Event()
         self.addCleanup(released.set)
 
@@ -133,7 +133,7 @@ class TestCells(CheckCase):
         self.assertSays(FAILURE, upgrade.check_cells(deployment), 'cell1',
                         'silent', command=AGAIN)
 
-    def test_api_database_that_cannot_be_reached_fails_every_check(self):
+    def test_unreachable_api_database_fails_every_check(self):
         gone = session.Database('sqlite:////no/where', 'API',
                                 clock=clock.Clock())
 
@@ -179,7 +179,7 @@ class TestHosts(CheckCase):
             SUCCESS, self.check('Host mappings'), 'no hosts yet',
             command='run: cellsched-manage cell_v2 discover_hosts --verbose')
 
-    def test_hosts_that_are_not_mapped_are_a_warning_that_names_some(self):
+    def test_unmapped_hosts_are_a_warning_with_some_names(self):
         for number in range(8):
             self.add_node(f'host{number}')
         with self.database.writer() as connection:
@@ -191,7 +191,7 @@ class TestHosts(CheckCase):
             'cell1',
             command='run: cellsched-manage cell_v2 discover_hosts --verbose')
 
-    def test_hosts_that_are_mapped_are_well(self):
+    def test_mapped_hosts_pass_the_check(self):
         self.add_node('host')
         with self.database.writer() as connection:
             host_mappings.create_missing(
@@ -218,7 +218,7 @@ class TestServices(CheckCase):
         self.assertSays(SUCCESS, self.check('Compute services'), '1 of 2',
                         'b of cell')
 
-    def test_services_that_are_too_old_are_a_failure(self):
+    def test_unsupported_old_service_fails_the_check(self):
         self.report('a', compute.SERVICE_VERSION)
         self.report('b', min(compute.SERVICE_VERSIONS) - 1)
 
@@ -227,7 +227,7 @@ class TestServices(CheckCase):
         self.in_cell(services.set_forced_down, 'b', True, samples.NOW)
         self.assertSays(SUCCESS, self.check('Compute services'))
 
-    def test_services_that_are_all_too_new_are_a_failure(self):
+    def test_services_of_newer_versions_only_fail_the_check(self):
         self.report('a', compute.SERVICE_VERSION + 1)
 
         self.assertSays(FAILURE, self.check('Compute services'),
@@ -243,7 +243,7 @@ class TestHeartbeats(CheckCase):
         self.in_cell(services.report, samples.uuids(1)[0], host, binary,
                      binary, now - datetime.timedelta(seconds=age_s))
 
-    def test_services_that_are_down_and_enabled_are_named(self):
+    def test_enabled_services_without_heartbeat_are_named(self):
         self.beat('a')
         self.beat('b', services.COMPUTE)
         self.assertSays(SUCCESS, self.check('Heartbeats'))
@@ -267,10 +267,10 @@ class TestHeartbeats(CheckCase):
 
 class TestClaims(CheckCase):
 
-    def test_figures_that_are_right_are_well(self):
+    def test_correct_claim_figures_pass_the_check(self):
         self.assertSays(SUCCESS, self.check('Claims'))
 
-    def test_figures_that_are_wrong_are_a_warning(self):
+    def test_wrong_claim_figures_are_a_warning(self):
         for total in 4, 1:
             self.claims.set_inventory(
                 'provider', {'VCPU': claims_base.Inventory(total)})
@@ -281,7 +281,7 @@ class TestClaims(CheckCase):
         self.assertSays(WARNING, self.check('Claims'), 'provider',
                         command='run: cellsched-manage audit')
 
-    def test_claims_of_one_process_are_skipped(self):
+    def test_claims_of_a_single_process_are_skipped(self):
         self.claims = None
 
         self.assertSays(SUCCESS, self.check('Claims'), 'not checked')

@@ -47,7 +47,7 @@ class TestCompletion(base.CommandTestCase):
             ['add-host'], self.completed('aggregate', 'add-'))
         self.assertIn('list', self.completed('server', 'group', ''))
 
-    def test_options_before_the_command_change_nothing(self):
+    def test_options_before_the_command_do_not_affect_completion(self):
         for options in (['--config-file', 'a.conf'],
                         ['--config-file', '=', 'a.conf'],
                         ['--debug'], ['-v', '--os-project-id', 'server'],
@@ -79,7 +79,7 @@ class TestCompletion(base.CommandTestCase):
     def test_argument_of_a_command_is_completed_as_a_file(self):
         self.assertEqual(['some.conf'], self.completed('server', 'show', 'so'))
 
-    def test_word_that_is_no_command_completes_nothing_more(self):
+    def test_unknown_word_has_no_completion(self):
         self.assertEqual(['server', 'service'], self.completed('a.b', 'ser'))
         self.assertEqual([], self.completed('a.b'))
 
@@ -88,7 +88,7 @@ class TestCompletion(base.CommandTestCase):
             '--config-file', 'a', 'api_db', '',
             application=app.Manage))[:2])
 
-    def test_script_has_the_name_that_is_asked_for(self):
+    def test_script_completes_the_given_program_name(self):
         ran = self.run_app(app.Shell, 'complete', '--name', 'cs')
 
         self.assertIn('complete -F _cs cs\n', ran.out)

@@ -379,7 +379,7 @@ class TestDiscoverHosts(CellTestCase):
             base.Ran(1, '', ''), self.cell_v2('discover_hosts', '--strict'))
         self.assertEqual(0, self.cell_v2('discover_hosts').code)
 
-    def test_host_of_two_cells_ends_with_2_and_names_both(self):
+    def test_host_of_two_cells_ends_with_2_and_names_both_cells(self):
         self.create_cell('c1')
         self.create_cell('c2')
         for cell in ('c1', 'c2'):

@@ -71,7 +71,7 @@ class TestReplay(base.CommandTestCase, recordings.RecordingTestCase):
 
         self.assertIn('elsewhere: 1', ran.out)
 
-    def test_recorded_policy_that_changed(self):
+    def test_replay_follows_a_change_of_the_recorded_policy(self):
         self.restart(ram_weight_multiplier=-1.0)
         self.clock.advance(60)
         self.table.put([*self.nodes.values()], {

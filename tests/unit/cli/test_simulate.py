@@ -90,7 +90,7 @@ class TestSimulate(base.CommandTestCase):
         self.assertIn('nova-floor', [row['Name'] for row in ran.data])
         self.assertIn('nova-floor: The least', self.simulate('--list').out)
 
-    def test_store_that_is_not_exact_has_its_exit_code(self):
+    def test_inexact_store_has_its_exit_code(self):
         ran = self.simulate(
             self.path, '--set', 'store.kind=memory',
             '--set', 'store.defect=1', '--set', 'load.rate=10000')
@@ -121,7 +121,7 @@ class TestSimulate(base.CommandTestCase):
         shown = base.without_colors(terminal.getvalue())
         self.assertRegex(shown, 'Simulating small ━+ [0-9]+/[0-9]+ 0:00:00')
 
-    def test_wrong_input_is_one_error(self):
+    def test_wrong_input_ends_with_a_single_error(self):
         other = self.directory / 'other.json'
         other.write_text('[]')
         for argv, text in (

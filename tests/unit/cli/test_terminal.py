@@ -28,7 +28,7 @@ class TestProgress(base.TestCase):
         self.assertIn(f'Building [all] {"━" * 40} 8/8', shown)
         self.assertTrue(shown.endswith(CLEARED), shown)
 
-    def test_bar_is_gone_after_an_error_too(self):
+    def test_bar_is_cleared_after_an_error(self):
         stream = cli_base.Terminal()
 
         def fail():
@@ -39,7 +39,7 @@ class TestProgress(base.TestCase):
 
         self.assertTrue(stream.getvalue().endswith(CLEARED))
 
-    def test_long_work_writes_lines_where_there_is_no_terminal(self):
+    def test_long_work_writes_lines_without_a_terminal(self):
         stream, time = io.StringIO(), clock.FakeClock()
 
         with terminal.progress('Building', 4, stream, time) as advance:
@@ -49,7 +49,7 @@ class TestProgress(base.TestCase):
 
         self.assertEqual('Building 3/4\n', stream.getvalue())
 
-    def test_nothing_is_shown_where_there_is_no_terminal(self):
+    def test_short_work_is_silent_without_a_terminal(self):
         stream = io.StringIO()
 
         with terminal.progress('Building', 4, stream) as advance:
@@ -79,7 +79,7 @@ class TestChart(base.TestCase):
             ['a  CPU  ' + '━' * 30 + '  200%  8 of 4'],
             drawn(('a', 'CPU', 8, 4)))
 
-    def test_bar_of_nothing_is_empty(self):
+    def test_bar_of_total_0_is_empty(self):
         self.assertEqual(
             ['a  CPU  ' + ' ' * 30 + '  0%  0 of 0'],
             drawn(('a', 'CPU', 0, 0)))
@@ -109,15 +109,15 @@ class TestChart(base.TestCase):
         self.assertIn('\x1b[', shown.getvalue())
         self.assertNotIn('\x1b[', drawn(('a', 'CPU', 4, 8))[0])
 
-    def test_stream_that_has_no_blocks_gets_other_characters(self):
+    def test_stream_without_block_characters_gets_dashes(self):
         self.assertEqual(
             ['a  CPU  ' + '-' * 15 + ' ' * 15 + '  50%  4 of 8'],
             drawn(('a', 'CPU', 4, 8), encoding='ascii'))
 
-    def test_no_bars_draw_nothing(self):
+    def test_empty_chart_has_no_lines(self):
         self.assertEqual([], drawn())
 
-    def test_sizes_have_a_unit_that_one_can_read(self):
+    def test_sizes_have_readable_units(self):
         bars = [terminal.resource_bar('a', name, total / 4, total)
                 for name, total in (
                     ('MEMORY_MB', 25 * 2 ** 20), ('DISK_GB', 200),

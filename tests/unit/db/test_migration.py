@@ -244,7 +244,7 @@ class TestReleased(base.TestCase):
             self.assertEqual([], drift.differences(database, schema), name)
             schema.check(database)
 
-    def test_sync_of_the_newest_version_changes_nothing(self):
+    def test_sync_of_the_newest_version_only_reads(self):
         for name, schema in released.SCHEMAS.items():
             database = self.open(name)
             released.create(database, name)

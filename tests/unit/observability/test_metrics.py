@@ -52,7 +52,7 @@ class TestFigures(base.TestCase):
 
 class TestMetrics(base.TestCase):
 
-    def test_metrics_that_are_off_publish_nothing(self):
+    def test_disabled_metrics_publish_no_values(self):
         off = metrics.Metrics()
         off.add(metrics.CLAIM_RETRIES)
         off.add_source(self.fail)

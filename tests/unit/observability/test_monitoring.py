@@ -44,7 +44,7 @@ class TestMonitor(base.TestCase):
         answer = monitor.answer(path, '')
         return answer.status, answer.body.decode()
 
-    def test_service_that_has_not_started_is_neither_healthy_nor_ready(self):
+    def test_unstarted_service_is_unhealthy_and_not_ready(self):
         monitor = self.monitor()
 
         self.assertEqual((503, 'the service has not started\n'),
@@ -52,7 +52,7 @@ class TestMonitor(base.TestCase):
         self.assertEqual((503, 'not ready: the service has not started\n'),
                          self.ask(monitor, '/readyz'))
 
-    def test_service_that_waits_for_a_database_names_it(self):
+    def test_service_waiting_for_a_database_names_its_masked_url(self):
         monitor = self.monitor()
 
         monitor.wait_for('waits for a database: mysql://me:secret@db/api')
@@ -63,7 +63,7 @@ class TestMonitor(base.TestCase):
         self.assertEqual((503, f'not ready: {text}'),
                          self.ask(monitor, '/readyz'))
 
-    def test_ready_service_says_so_and_one_that_stops_says_why_not(self):
+    def test_readiness_names_the_reason_of_a_stopping_service(self):
         service = Watched()
         monitor = self.monitor(service)
 
@@ -120,7 +120,7 @@ class TestMonitor(base.TestCase):
         self.assertIn('[+] store: ok', body)
         self.assertNotIn('secret', body)
 
-    def test_silent_server_fails_in_time_and_costs_one_thread(self):
+    def test_silent_server_fails_in_time_and_costs_a_single_thread(self):
         answers, calls = threading.Event(), []
 
         def hang():
@@ -226,7 +226,7 @@ class TestMonitoringServer(base.TestCase):
     def test_other_methods_are_refused(self):
         self.assertEqual(501, self.ask('/metrics', 'POST')[0])
 
-    def test_silent_clients_do_not_keep_others_out_for_long(self):
+    def test_silent_clients_do_not_block_other_clients_for_long(self):
         self.useFixture(fixtures.MonkeyPatch(
             'cellsched.observability.monitoring._Handler.timeout', 0.1))
         for _ in range(8):

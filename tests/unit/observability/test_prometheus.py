@@ -50,7 +50,7 @@ class TestPrometheusMetrics(base.TestCase):
                 found[f'{name}_count', 'claim']])
         self.assertAlmostEqual(99.003, found[f'{name}_sum', 'claim'])
 
-    def test_source_that_fails_costs_its_own_values_only(self):
+    def test_failed_source_costs_its_own_values_only(self):
         recorded = PrometheusMetrics('scheduler')
         recorded.add_source(lambda: 1 / 0)
         recorded.add_source(lambda: [(metrics.SILENT_CELLS, (), 2)])
@@ -64,7 +64,7 @@ class TestPrometheusMetrics(base.TestCase):
         self.assertEqual(0, registry.get_sample_value(
             metrics.BUILDS.name, {'result': 'cast'}))
 
-    def test_openmetrics_is_published_to_clients_that_accept_it(self):
+    def test_clients_accepting_openmetrics_get_openmetrics(self):
         body, kind = PrometheusMetrics('scheduler').exposition(
             'application/openmetrics-text; version=1.0.0')
 

@@ -60,7 +60,7 @@ def configuration(**values):
 
 class TestOff(base.TestCase):
 
-    def test_spans_are_one_object_that_records_nothing(self):
+    def test_spans_are_a_shared_object_without_records(self):
         self.addCleanup(tracing.start(configuration(), 'scheduler', print))
 
         self.assertIs(tracing.span('a'), tracing.span('b', CONTEXT, ['1']))
@@ -79,11 +79,11 @@ class TestOff(base.TestCase):
             [sys.executable, '-c', CODE.format(**values)], check=True,
             capture_output=True, text=True).stdout.splitlines()
 
-    def test_nothing_of_opentelemetry_is_imported(self):
+    def test_opentelemetry_is_not_imported(self):
         self.assertEqual(
             ['False'], self.run_code(enabled=False, missing=False))
 
-    def test_a_missing_extra_is_told_in_one_line(self):
+    def test_error_names_the_missing_extra(self):
         error, _ = self.run_code(enabled=True, missing=True)
 
         self.assertIn('[tracing] enabled', error)
@@ -154,7 +154,7 @@ class TestSpans(base.TestCase):
                          found['b'].parent.span_id)
         self.assertIsNone(found['c'].parent)
 
-    def test_messages_that_another_thread_sends_are_in_the_trace(self):
+    def test_messages_sent_by_another_thread_are_in_the_trace(self):
         with futures.ThreadPoolExecutor(1) as pool:
             send = client.BackgroundSender(pool, 60.0)
             found = []

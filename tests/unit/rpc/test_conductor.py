@@ -185,7 +185,7 @@ class TestEndpoints(conductor_base.TestCase):
 
         self.check_build_instances(task)
 
-    def test_conductor_of_a_single_cell_does_both(self):
+    def test_conductor_of_a_single_cell_has_both_roles(self):
         above, below = Task(), Task()
         self.serve(conductor.SuperConductor(above.run),
                    conductor.CellConductor(below.run))

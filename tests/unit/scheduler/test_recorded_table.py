@@ -159,7 +159,7 @@ class TestStates(base.TestCase):
             self.table.confirm(allocations)
         self.table.reuse(hosts)
 
-    def test_unchanged_state_costs_nothing(self):
+    def test_unchanged_state_adds_no_bytes(self):
         first = self.sync()
 
         self.assertEqual(0, self.sync())
@@ -192,7 +192,7 @@ class TestStates(base.TestCase):
         self.sync([uuid_of(99)])
         self.sync()
 
-    def test_columns_that_the_recording_lacks_have_defaults(self):
+    def test_columns_missing_from_the_recording_have_defaults(self):
         self.decoder = recorded_table.StateDecoder(
             [columns.Column('rooms', columns.CODED, 'r', 'a plug-in')])
         for document in self.encoder.encode(self.table.snapshot, 0):

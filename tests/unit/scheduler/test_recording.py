@@ -41,7 +41,7 @@ class TestEntries(recordings.RecordingTestCase):
              refused.answer.rejections[0]['hosts']))
         self.assertIsNone(placed.table)
 
-    def test_hosts_are_those_of_each_decision(self):
+    def test_each_entry_has_the_hosts_of_its_decision(self):
         self.ask(vcpus=4)
         self.table.put([self.nodes['n03']], {'num_instances': 7})
         self.table.drop([self.nodes['n19']])
@@ -162,7 +162,7 @@ class TestFiles(recordings.RecordingTestCase):
             self.assertEqual([], [
                 each.at for each in found if len(each.hosts()) != 20])
 
-    def test_damage_ends_a_file_and_not_the_next_one(self):
+    def test_damage_ends_a_file_and_not_the_next_file(self):
         self.ask()
         self.restart()
         self.clock.advance(1)
@@ -214,7 +214,7 @@ class TestFiles(recordings.RecordingTestCase):
             json.dumps(line).encode() + b'\n' for line in lines)))
         return path
 
-    def test_file_that_is_no_recording(self):
+    def test_unreadable_recording_is_refused_with_its_problem(self):
         newer = self.write('newer', {'version': 3})
         older, foreign = map(self.path.with_name, ('older', 'foreign'))
         older.write_bytes(b'cellsched-recording 1\n\x00')
@@ -270,7 +270,7 @@ class TestBounds(recordings.RecordingTestCase):
         self.assertIn('2 decisions were not recorded', logs.output[0])
         self.assertEqual(3, len(self.read()))
 
-    def test_versions_of_the_table_that_wait_are_bounded(self):
+    def test_number_of_waiting_table_versions_is_bounded(self):
         for version in range(recording.VERSIONS_MAX + 5):
             self.table.put([self.nodes['n00']], {'num_instances': version})
             self.ask()
@@ -292,7 +292,7 @@ class TestBounds(recordings.RecordingTestCase):
         self.assertEqual(2, len(self.read(tables=True)))
         self.assertEqual({('written',): 2, ('dropped',): 1}, self.counted)
 
-    def test_directory_that_cannot_be_used(self):
+    def test_unusable_directory_is_refused(self):
         for path, problem in (
                 (self.path / 'none' / 'file', 'is not a directory'),
                 (self.path.parent, 'is a directory')):

@@ -131,7 +131,7 @@ class TestSamePolicy(recordings.RecordingTestCase):
             claims_base.Claim(uuid, node, {'VCPU': 32})
             for uuid, node in zip(samples.uuids(len(nodes)), nodes)])
 
-    def test_claims_that_others_won(self):
+    def test_lost_claim_races_replay_the_same(self):
         first = self.ask(vcpus=8)[1][0][0]
         nodes = [*self.nodes.values()]
         at = nodes.index(self.nodes[first])
@@ -142,7 +142,7 @@ class TestSamePolicy(recordings.RecordingTestCase):
 
         self.assert_same(3)
 
-    def test_claims_that_others_won_everywhere(self):
+    def test_claim_races_lost_on_every_host_replay_the_same(self):
         self.lose(*self.nodes.values())
 
         _, error = self.ask(vcpus=8)
@@ -150,7 +150,7 @@ class TestSamePolicy(recordings.RecordingTestCase):
         self.assertIsInstance(error, exception.NoValidHost)
         self.assert_same()
 
-    def test_pending_claim_that_may_be_reported(self):
+    def test_pending_claim_already_reported_is_discounted(self):
         """A decision that found no host ignores it."""
         self.useFixture(fixtures.MonkeyPatch(
             'cellsched.scheduler.selection.attempt.PENDING_S', 0))
@@ -198,7 +198,7 @@ class TestOtherPolicy(recordings.RecordingTestCase):
     options = {'weight_classes': ['RAMWeigher'],
                'rotate_best_same_weighed_hosts': False}
 
-    def test_server_that_goes_elsewhere(self):
+    def test_other_host_is_explained_by_the_weigher(self):
         self.table.put([self.nodes['n07']], {'free_ram_mb': 99_999})
         self.ask()
 
@@ -208,7 +208,7 @@ class TestOtherPolicy(recordings.RecordingTestCase):
             outcome.change, outcome.answer.hosts))
         self.assertIn('RAMWeigher prefers it by', outcome.reason)
 
-    def test_server_whose_host_is_rejected(self):
+    def test_other_host_is_explained_by_the_rejecting_filter(self):
         self.table.put([self.nodes['n00']], {'num_instances': 1})
         self.ask()
 
@@ -220,7 +220,7 @@ class TestOtherPolicy(recordings.RecordingTestCase):
             outcome.change, outcome.answer.hosts))
         self.assertIn('NumInstancesFilter: the recorded host', outcome.reason)
 
-    def test_server_that_is_refused_or_fits_now(self):
+    def test_new_refusal_and_new_fit_are_changes(self):
         few = {'enabled_filters': ['ComputeFilter', 'NumInstancesFilter'],
                'max_instances_per_host': 1}
         self.table.put([*self.nodes.values()], {'num_instances': 1})
@@ -288,7 +288,7 @@ class TestOtherPolicy(recordings.RecordingTestCase):
         self.assertEqual([0, 0, 0], [least for least, _ in servers])
         self.assertEqual([0, 1, 1], [total for _, total in servers])
 
-    def test_locations_that_were_not_needed(self):
+    def test_locations_missing_from_the_recording_are_remarked(self):
         self.ask(hints={'different_host': samples.uuids(1)})
 
         [outcome] = self.replay(self.configuration(
@@ -330,7 +330,7 @@ class TestReleaseGate(base.TestCase):
                 policy = replay.Replay(conf, pipeline)
             yield policy.decide(entry)
 
-    def test_answers_are_the_recorded_ones(self):
+    def test_replayed_answers_agree_with_the_recorded_answers(self):
         kinds, sizes = collections.Counter(), collections.Counter()
         for outcome in self.outcomes():
             entry, answer = outcome.entry, outcome.answer

@@ -31,7 +31,7 @@ class TestEngine(EngineTestCase):
         self.assertEqual([('a', 1), ('b', 1), ('c', 2)], self.seen)
         self.assertEqual(3, self.engine.now)
 
-    def test_processes_take_turns_while_they_sleep(self):
+    def test_sleeping_processes_take_turns(self):
         def sleeper(name, seconds):
             for _ in range(2):
                 self.clock.sleep(seconds)
@@ -53,7 +53,7 @@ class TestEngine(EngineTestCase):
 
         self.assertRaises(ValueError, self.engine.run, 10)
 
-    def test_killed_process_ends_where_it_waits(self):
+    def test_killed_process_ends_at_its_wait(self):
         def sleeper():
             try:
                 self.clock.sleep(5)
@@ -130,7 +130,7 @@ class TestClock(EngineTestCase):
         self.assertEqual([('held', 1)], self.seen)
         self.assertFalse(lock.locked())
 
-    def test_event_wakes_all_that_wait(self):
+    def test_event_wakes_all_waiting_processes(self):
         event = self.clock.event()
 
         def waiter():
@@ -175,7 +175,7 @@ class TestMachine(EngineTestCase):
         self.assertEqual([('done', 1), ('done', 1), ('done', 2)], self.seen)
         self.assertEqual(3, cpus.busy_s)
 
-    def test_interpreter_uses_one_cpu_at_a_time(self):
+    def test_interpreter_uses_a_single_cpu_at_a_time(self):
         cpus = engine.Processors(self.engine, 2)
         interpreter = engine.Processors(self.engine, 1)
 
@@ -188,7 +188,7 @@ class TestMachine(EngineTestCase):
 
         self.assertEqual([('done', 1), ('done', 2)], self.seen)
 
-    def test_flush_serves_what_waits_at_its_start(self):
+    def test_flush_serves_the_writers_waiting_at_its_start(self):
         disk = engine.Disk(self.engine, 1.0)
 
         def writer(at):
@@ -229,7 +229,7 @@ class TestPollingLock(PollingTestCase):
         self.assertFalse(self.lock.locked())
         self.assertEqual([], self.timeouts)
 
-    def test_held_lock_is_waited_for_until_it_is_released(self):
+    def test_held_lock_is_awaited_until_its_release(self):
         self.lock.acquire()
         self.meanwhile = self.lock.release
 
@@ -245,7 +245,7 @@ class TestPollingLock(PollingTestCase):
 
         self.assertEqual([], self.timeouts)
 
-    def test_lock_that_stays_held_is_not_acquired_in_time(self):
+    def test_lock_held_beyond_the_timeout_is_not_acquired(self):
         self.lock.acquire()
 
         self.assertFalse(self.lock.acquire(timeout=2.0))
@@ -284,7 +284,7 @@ class TestPollingEvent(PollingTestCase):
         super().setUp()
         self.event = engine.SimulatedEvent(self)
 
-    def test_event_that_is_set_is_not_waited_for(self):
+    def test_set_event_needs_no_wait(self):
         self.event.set()
 
         self.assertTrue(self.event.wait())

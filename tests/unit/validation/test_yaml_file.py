@@ -38,7 +38,7 @@ class TestRead(base.TestCase):
                       'more: {<<: *base, x: 3}\n'
                       'same: *base\n'))
 
-    def test_file_that_cannot_be_read_is_named(self):
+    def test_unreadable_file_is_named(self):
         error = self.assertRaises(
             exception.InvalidField, yaml_file.read, self.path)
         self.assertIn('No such file', str(error))
@@ -57,18 +57,18 @@ class TestRead(base.TestCase):
         self.assertRefused('a: *nothing', 'line 1', 'nothing')
         self.assertRefused('a: 1\n---\nb: 2', 'line 2', 'document')
 
-    def test_values_that_cannot_be_made_are_refused_with_their_line(self):
+    def test_unconvertible_values_are_refused_with_their_line(self):
         self.assertRefused('a: 1\nb: ' + '9' * 5000, 'line 2', 'limit')
         self.assertRefused('a: 2024-99-99', 'line 1', 'month')
         self.assertRefused('a: !!python/name:os.system', 'line 1', 'tag')
         self.assertRefused('? [a]\n: 1', 'line 1', 'unhashable')
 
-    def test_value_that_does_not_fit_its_tag_is_refused(self):
+    def test_value_of_another_type_than_its_tag_is_refused(self):
         for value in ('!!timestamp abc', '!!bool abc', '!!int ""',
                       '!!float ""', '!!map [a]', '? !!timestamp x\n: 1'):
             self.assertRefused(f'---\n{value}', 'line 2')
 
-    def test_key_that_is_given_twice_is_refused(self):
+    def test_repeated_key_is_refused(self):
         self.assertRefused('a: 1\nb: 2\na: 3', 'line 3', "'a'", 'twice')
         self.assertRefused('x: [{a: 1, a: 2}]', 'line 1', "'a'", 'twice')
 

@@ -178,14 +178,14 @@ class TestWeighers(base.TestCase):
                       ['CPUWeigher', 'RAMWeigher'], []):
             self.assertEqual(names, self.names(*names))
 
-    def test_all_weighers_stands_for_those_that_are_installed(self):
+    def test_all_weighers_means_the_installed_weighers(self):
         installed = plugins.names(plugins.WEIGHERS)
 
         for name in ('all_weighers', 'nova.scheduler.weights.all_weighers'):
             self.assertEqual(installed, self.names(name))
         self.assertIn('RAMWeigher', installed)
 
-    def test_weigher_counts_once_however_often_it_is_named(self):
+    def test_weigher_named_several_times_counts_once(self):
         names = self.names('RAMWeigher', 'all_weighers', 'RAMWeigher')
 
         self.assertEqual('RAMWeigher', names[0])
@@ -210,14 +210,14 @@ class TestWeighers(base.TestCase):
             (plugin,) = self.make(f'{HERE}.ColumnWeigher')
             self.assertEqual(7.0, plugin.options.strange_multiplier)
 
-    def test_class_that_is_no_weigher_is_refused(self):
+    def test_class_without_weigher_methods_is_refused(self):
         error = self.assertRaises(
             exception.ConfigurationInvalid, self.names, f'{HERE}.NoWeigher')
 
         self.assertIn(f'weight_classes: {HERE}.NoWeigher', str(error))
         self.assertIn('_weigh_object', str(error))
 
-    def test_path_that_cannot_be_imported_is_refused(self):
+    def test_unimportable_path_is_refused(self):
         for path in (f'{HERE}.Missing', 'missing.Missing',
                      'nova.scheduler.weights.ram.RAMWeigher'):
             error = self.assertRaises(

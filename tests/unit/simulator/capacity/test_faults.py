@@ -51,7 +51,7 @@ class TestFaults(base.TestCase):
             self.assertEqual(
                 [[10, 5120, 0]] * 2, made.deployment.used[1:].tolist())
 
-    def test_host_that_is_lost_gets_no_server_until_it_is_back(self):
+    def test_lost_host_gets_no_server_until_its_return(self):
         made, found = self.run_with(
             {'kind': 'rack', 'rack': 0, 'for_s': 300}, [
                 *worlds.arrivals(1), *worlds.arrivals(12, at=200),
@@ -72,7 +72,7 @@ class TestFaults(base.TestCase):
         self.assertEqual((5, 5, 300), (
             found['lost'], found['recovered'], found['recovery_s']))
 
-    def test_cell_that_does_not_report_gets_no_server(self):
+    def test_cell_without_reports_gets_no_server(self):
         made, found = self.run_with(
             {'kind': 'stale-cell', 'cell': 0, 'for_s': 300}, [
                 *worlds.arrivals(12, at=200), *worlds.arrivals(2, at=500)],

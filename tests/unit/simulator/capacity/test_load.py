@@ -86,13 +86,13 @@ class TestCurve(base.TestCase):
 
     @hypothesis.given(points=POINTS_OF_A_CURVE)
     @hypothesis.settings(max_examples=20)
-    def test_mean_is_that_of_drawn_values(self, points):
+    def test_mean_of_the_curve_agrees_with_drawn_values(self, points):
         curve = load.Curve(points, 0.01)
         drawn = curve.inverse((np.arange(2000) + 0.5) / 2000)
 
         self.assertAlmostEqual(1, drawn.mean() / curve.mean, 1)
 
-    def test_remaining_lifetimes_are_those_at_any_moment(self):
+    def test_remaining_lifetimes_are_weighted_by_length(self):
         # Of lives of 1 hour and of 9 hours, 9 of 10 at a moment are long.
         curve = load.Curve([(1, 50), (8.999, 50), (9, 100)], 1)
 
@@ -113,7 +113,7 @@ class TestPresets(base.TestCase):
             found = 100 * np.mean(np.array(drawn) <= value)
             self.assertLessEqual(abs(found - percent), POINTS, value)
 
-    def test_drawn_values_agree_with_published_ones(self):
+    def test_drawn_values_agree_with_published_values(self):
         for name in LIFETIMES:
             arrivals = first(15000, name, hours=10000)
 
@@ -218,7 +218,7 @@ class TestLoad(base.TestCase):
             used = vcpus[(starts <= at) & (at < ends)].sum()
             self.assertAlmostEqual(0.6, used / capacity[0], 1)
 
-    def test_values_of_a_scenario_replace_those_of_the_preset(self):
+    def test_values_of_a_scenario_replace_values_of_the_preset(self):
         arrival, = first(1, flavors=[[3, 1.5, 100]], disk_gb=7,
                          lifetimes=[[2.001, 0], [2.002, 100]],
                          batches=[[3.9, 0], [4, 100]])
@@ -254,7 +254,7 @@ class TestRecordedLoad(recordings.RecordingTestCase):
         return load.of({'recording': str(self.path), **section},
                        np.random.default_rng(SEED), hours, 1)
 
-    def test_requests_are_those_of_the_schedulers(self):
+    def test_load_has_the_recorded_requests_of_the_schedulers(self):
         self.ask(vcpus=2, memory_mb=1024, root_gb=5, project_id='a')
         self.clock.advance(60)
         self.ask(vcpus=1000, memory_mb=1024, root_gb=5, project_id='b')

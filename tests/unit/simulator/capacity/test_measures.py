@@ -40,7 +40,7 @@ def first_fit(counts, sizes, capacity):
 class TestCompaction(base.TestCase):
 
     @hypothesis.given(hosts=HOSTS, counts=COUNTS)
-    def test_servers_fit_as_one_by_one(self, hosts, counts):
+    def test_fitting_servers_agree_with_first_fit(self, hosts, counts):
         # The first flavor is the larger one in each resource.
         sizes = [(4, 6), (1, 2)]
 
@@ -64,7 +64,7 @@ class TestPacking(base.TestCase):
         self.assertEqual(0.5, measures.empty(np.array([[0, 0], [1, 0]])))
         self.assertIsNone(measures.empty(np.zeros((0, 3))))
 
-    def test_free_amount_beside_an_exhausted_one_is_stranded(self):
+    def test_free_amount_beside_an_exhausted_resource_is_stranded(self):
         capacity, used, sizes = columns(
             [[8, 8], [8, 8], [8, 8]], [[0, 7], [8, 2], [4, 4]], [[1, 2]])
 
@@ -95,7 +95,7 @@ class TestPacking(base.TestCase):
         found = measures.jain(values)
         self.assertTrue(0.99 / len(values) <= found <= 1.01)
 
-    def test_index_of_jain_of_one_that_gets_all(self):
+    def test_jain_index_of_a_single_share_among_4_is_a_quarter(self):
         self.assertEqual(0.25, measures.jain([1, 0, 0, 0]))
         self.assertIsNone(measures.jain([]))
 
@@ -179,7 +179,7 @@ class TestRecorder(base.TestCase):
         self.assertIsNone(
             self.recorder.document()['summary']['first_failure_at_s'])
 
-    def test_nothing_happened_is_a_document_too(self):
+    def test_run_without_events_has_a_document(self):
         document = self.recorder.document()
 
         self.assertIsNone(document['summary']['time_to_place_p99_s'])

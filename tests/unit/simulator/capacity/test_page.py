@@ -85,7 +85,7 @@ class TestPage(base.TestCase):
         self.assertEqual({f'{150 * (1 - 15 / 20):.1f}'}, {
             point.partition(',')[2] for point in placed.split()[1:]})
 
-    def test_measure_that_is_always_0_has_no_chart(self):
+    def test_measure_of_constant_0_has_no_chart(self):
         self.assertEqual([], self.made(
             document(at_s=[0, 1], lost=[0, 0])).lines())
 

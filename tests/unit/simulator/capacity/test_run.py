@@ -47,7 +47,7 @@ class TestRun(base.TestCase):
             self.assertGreater(found['time_to_place_mean_s'], 0)
             self.assertGreater(found['scheduler_busy_s'], 0)
 
-    def test_place_of_a_server_that_ended_is_used_again(self):
+    def test_place_of_an_ended_server_is_used_again(self):
         for keys in ({}, {'store': {'kind': 'etcd'}},
                      {'schedulers': {'back_to_back': True}}):
             made = worlds.make([
@@ -94,7 +94,7 @@ class TestRun(base.TestCase):
         self.assertNotEqual(first, other)
 
     @profile.full_only('test_two_runs_with_a_seed_are_the_same repeats a run')
-    def test_order_of_sets_changes_nothing(self):
+    def test_order_of_sets_does_not_affect_the_run(self):
         """The order of sets of texts is another one in each process."""
         changes = ['store.kind=placement', 'hours=0.0006',
                    'load.batches=[[1.9, 0], [5, 100]]',
@@ -107,7 +107,7 @@ class TestRun(base.TestCase):
 
         self.assertEqual(first, second)
 
-    def test_store_that_sells_a_place_twice_is_found(self):
+    def test_overselling_store_is_found(self):
         for store in ('memory', 'postgresql'):
             made = worlds.make(worlds.arrivals(40), store={
                 'kind': store, 'defect': 0.2})
@@ -116,14 +116,14 @@ class TestRun(base.TestCase):
 
             self.assertGreater(found['oversold'], 0, store)
 
-    def test_claims_that_are_lost_are_found(self):
+    def test_lost_claims_are_found(self):
         made = worlds.make(worlds.arrivals(5))
         made.engine.call_at(100, lambda: made.ledger.release([
             next(iter(made.servers)).uuid]))
 
         self.assertEqual(1, made.go()['checks']['unaccounted'])
 
-    def test_option_that_does_not_exist_is_refused(self):
+    def test_unknown_option_is_refused(self):
         exc = self.assertRaises(
             exception.InvalidField, worlds.make, [], schedulers={
                 'configuration': {'scheduler': {'max_atempts': 1}}})
@@ -135,7 +135,7 @@ class TestRun(base.TestCase):
 class TestPublishedFigures(base.TestCase):
     """Figures that published measurements have."""
 
-    def test_fifth_is_retried_by_two_schedulers_that_pack(self):
+    def test_two_packing_schedulers_retry_a_fifth(self):
         """As with Nova's schedulers of old, about 19 % on five hosts."""
         made = worlds.make(
             worlds.arrivals(160), hosts=worlds.hosts(*[40] * 5),
@@ -150,7 +150,7 @@ class TestPublishedFigures(base.TestCase):
         self.assertEqual(160, found['placed'])
 
     @profile.full_only('the same as with two schedulers of three stores')
-    def test_claims_leave_nothing_to_retry_late(self):
+    def test_claims_avoid_late_retries(self):
         made = worlds.make(
             worlds.arrivals(90), hosts=worlds.hosts(*[20] * 5),
             schedulers={'count': 2, 'threads': 1, 'decision_ms': 10,
@@ -160,7 +160,7 @@ class TestPublishedFigures(base.TestCase):
 
         self.assertEqual((90, 0), (found['placed'], made.late))
 
-    def test_cells_that_report_seldom_refuse_late(self):
+    def test_seldom_reporting_cells_refuse_late(self):
         """As with cells v1: 15 servers, in cells with 12 and 10 places."""
         made = worlds.make(
             worlds.arrivals(15), hosts=worlds.hosts(12, 10),

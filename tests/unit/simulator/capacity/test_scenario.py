@@ -22,7 +22,7 @@ class TestOf(base.TestCase):
             exc.kwargs['where'], exc.kwargs['field']))
         self.assertIn(expected, exc.detail)
 
-    def test_what_is_left_out_has_its_default(self):
+    def test_missing_values_have_their_defaults(self):
         made = of(schedulers={'count': 3}, store={'kind': 'etcd'})
 
         self.assertEqual((3, 8), (
@@ -81,7 +81,7 @@ class TestLoad(base.TestCase):
             made.seed, made.schedulers.count, made.faults[0]['rack'],
             made.store.kind))
 
-    def test_change_that_is_none_is_refused(self):
+    def test_malformed_change_is_refused(self):
         for change in ('count', '=4', 'hosts.=4', 'faults.9.at=1', 'a=]',
                        'hours.x=1'):
             exc = self.assertRaises(
@@ -89,13 +89,13 @@ class TestLoad(base.TestCase):
                 [change])
             self.assertIn('KEY=VALUE', str(exc))
 
-    def test_unknown_name_is_refused_with_the_known_ones(self):
+    def test_unknown_scenario_is_refused_with_the_known_names(self):
         exc = self.assertRaises(
             exception.InvalidField, scenario.load, 'nova-flor')
 
         self.assertIn('nova-floor', str(exc))
 
-    def test_file_that_cannot_be_read_is_named(self):
+    def test_unreadable_file_is_named(self):
         exc = self.assertRaises(
             exception.InvalidField, scenario.load, '/no/file.yaml')
 

@@ -146,7 +146,7 @@ class TestLoad(TraceTestCase):
         return load.of({'trace': str(path), **section},
                        np.random.default_rng(1), hours, 1)
 
-    def test_servers_of_one_time_project_and_type_are_one_request(self):
+    def test_servers_of_same_time_project_and_type_are_a_request(self):
         arrivals = [*self.of(self.database()).arrivals()]
 
         self.assertEqual(
@@ -156,7 +156,7 @@ class TestLoad(TraceTestCase):
             [(each.at, each.project, each.flavor.vcpus, each.lifetimes)
              for each in arrivals])
 
-    def test_requests_of_huawei_have_one_server_each(self):
+    def test_requests_of_huawei_have_a_single_server(self):
         path = self.file('vmid,cpu,memory,time,type\n1,1,1,0,0\n2,1,1,0,0\n')
 
         self.assertEqual([1, 1], [

@@ -63,7 +63,7 @@ class TestNetwork(base.RPCTestCase):
             self.assertTrue(listener.hears(letter))
             listener.receive(letter, stores.Gate())
 
-    def test_server_tells_its_target_when_it_starts(self):
+    def test_server_announces_its_target_at_the_start(self):
         [target] = self.targets
 
         self.assertEqual(('topic', 'host'), (target.topic, target.server))
@@ -85,14 +85,14 @@ class TestNetwork(base.RPCTestCase):
         self.assertRaises(oslo_messaging.MessagingTimeout, self.client.call,
                           context.admin(), 'say', what='x')
 
-    def test_cast_waits_until_it_is_delivered(self):
+    def test_cast_waits_for_its_delivery(self):
         self.client.cast(context.admin(), 'say', what='x')
 
         self.assertEqual([], self.endpoint.said)
         self.deliver()
         self.assertEqual(['x'], self.endpoint.said)
 
-    def test_reply_to_a_message_that_came_twice_counts_once(self):
+    def test_second_reply_to_a_message_is_ignored(self):
         self.client.cast(context.admin(), 'say', what='x')
         [letter] = self.network.messages
         letter.call = network.SimulatedCall(reply='first')

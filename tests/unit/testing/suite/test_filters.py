@@ -70,7 +70,8 @@ class TestFilterSuite(base.TestCase):
             self.times = getattr(self, 'times', 0) + 1
             return hosts['num_instances'] < self.times
 
-        self.assertFinds('test_nothing_is_remembered', keep=keep)
+        self.assertFinds(
+            'test_plugin_keeps_no_state_between_requests', keep=keep)
         self.assertFinds('test_same_question_has_the_same_answer', keep=keep)
 
     def test_local_filter_depending_on_other_hosts_is_detected(self):
@@ -84,7 +85,7 @@ class TestFilterSuite(base.TestCase):
         self.assertFinds(
             'test_local_answers_depend_on_no_other_host', keep=below_mean)
         self.assertFinds(
-            'test_local_answers_on_others_stay_when_something_is_taken',
+            'test_local_answers_ignore_amounts_taken_of_other_hosts',
             keep=below_all)
         for keep in below_mean, below_all:
             kind = type('Right', (NumInstancesFilter,), {
@@ -102,14 +103,14 @@ class TestFilterSuite(base.TestCase):
             hosts.take(0, {'VCPU': 3})
             return hosts['num_instances'] < 3
 
-        self.assertFinds('test_table_and_request_are_left_alone', keep=keep)
+        self.assertFinds('test_table_and_request_are_not_changed', keep=keep)
 
     def test_filter_changing_the_request_is_detected(self):
         def keep(self, hosts, request):
             request.num_instances = 3
             return hosts['num_instances'] < 3
 
-        self.assertFinds('test_table_and_request_are_left_alone', keep=keep)
+        self.assertFinds('test_table_and_request_are_not_changed', keep=keep)
 
     def test_option_without_help_is_found(self):
         (option,) = NumInstancesFilter.opts()

@@ -41,14 +41,15 @@ class TestResourceClassSuite(test_resource_classes.TestCase):
         self.assertFinds('test_class_has_documentation', __doc__=None)
 
     def test_unusable_class_is_detected(self):
-        self.assertFinds('test_it_can_be_used', word='x' * 41)
-        self.assertFinds('test_it_can_be_used', __init__=lambda self, it: None)
+        self.assertFinds('test_resource_class_can_be_used', word='x' * 41)
+        self.assertFinds('test_resource_class_can_be_used',
+                         __init__=lambda self, it: None)
 
     def test_charge_below_the_demand_is_detected(self):
         for taken in (lambda amount: amount - 1, float,
                       lambda amount: amount // 8 * 8):
             self.assertFinds(
-                'test_demand_takes_a_whole_number_of_at_least_what_it_says',
+                'test_taken_amount_is_whole_and_at_least_the_demand',
                 taken)
 
     def test_changing_charge_is_detected(self):
@@ -61,5 +62,5 @@ class TestResourceClassSuite(test_resource_classes.TestCase):
                          lambda amount: amount + 9 * (amount % 2))
 
     def test_charge_of_a_charge_above_the_first_is_detected(self):
-        self.assertFinds('test_what_was_taken_can_be_asked_for_as_it_is',
+        self.assertFinds('test_taken_amount_as_a_demand_is_taken_unchanged',
                          lambda amount: amount + 1)

@@ -11,8 +11,8 @@ from tests.unit.testing.suite import runner
 
 
 @profile.by_default(
-    'test_selected_host_is_claimed', 'test_plan_claims_nothing',
-    'test_nothing_is_claimed_for_callers_that_do_not_manage_claims',
+    'test_selected_host_is_claimed', 'test_plan_makes_no_claim',
+    'test_no_claim_is_made_for_callers_without_claim_management',
     'test_repeated_call_returns_the_same_hosts',
     reason='the tests of the drivers have these facts')
 class TestFilterScheduler(suite.SchedulerDriverSuite, base.TestCase):
@@ -72,9 +72,9 @@ class TestSuite(base.TestCase):
                  'test_concurrent_requests_overcommit_no_host'),
                 (Overcommitting,
                  'test_nothing_is_claimed_for_callers_that_do_not_manage_'
-                 'claims', 'test_plan_claims_nothing'),
+                 'claims', 'test_plan_makes_no_claim'),
                 (Keeping,
-                 'test_claim_of_a_server_that_left_its_host_is_released')):
+                 'test_claim_of_a_server_deleted_from_its_host_is_released')):
             found = runner.failures(suite.SchedulerDriverSuite, kind)
 
             self.assertEqual(set(), set(tests) - found, kind)

@@ -50,14 +50,15 @@ class TestDriverSuite(base.TestCase):
     def test_driver_or_option_without_documentation_is_found(self):
         for wrong in ({'__doc__': None},
                       {'opts': classmethod(lambda cls: [cfg.StrOpt('x')])}):
-            self.assertFinds('test_it_is_documented_with_its_options', **wrong)
+            self.assertFinds(
+                'test_driver_is_documented_with_its_options', **wrong)
 
     def test_invalid_node_is_detected(self):
         for nodes in (lambda self: {}, lambda self: {'host1': None},
                       having(vcpus=-1), having(memory_mb=1.5),
                       having(inventories={
                           'CUSTOM_X': resources.Inventory(-1)})):
-            self.assertFinds('test_node_says_what_it_has', nodes=nodes)
+            self.assertFinds('test_node_reports_its_resources', nodes=nodes)
 
     def test_invalid_child_provider_is_detected(self):
         for child in (virt.ChildProvider(parent='nobody'),
@@ -68,12 +69,13 @@ class TestDriverSuite(base.TestCase):
 
     def test_changing_names_are_detected(self):
         self.assertFinds(
-            'test_names_stay_as_they_are', nodes=lambda self: having(
+            'test_names_of_nodes_and_providers_are_stable',
+            nodes=lambda self: having(
                 providers={str(next(NUMBERS)): virt.ChildProvider()})(self))
 
     def test_ineffective_spawn_or_destroy_is_detected(self):
         for method in 'spawn', 'destroy':
-            self.assertFinds('test_server_runs_until_it_is_destroyed',
+            self.assertFinds('test_server_runs_until_its_destruction',
                              **{method: lambda *args: None})
 
     def test_duplicate_spawn_is_detected(self):
@@ -81,14 +83,14 @@ class TestDriverSuite(base.TestCase):
             self.running = [*getattr(self, 'running', ()), instance.uuid]
 
         self.assertFinds(
-            'test_spawn_of_what_runs_changes_nothing', spawn=spawn,
+            'test_spawn_of_a_running_server_has_no_effect', spawn=spawn,
             list_instances=lambda self: getattr(self, 'running', []))
 
     def test_failing_destroy_of_a_missing_server_is_detected(self):
         def destroy(self, instance):
             self.list_instances().remove(instance.uuid)
 
-        self.assertFinds('test_destroy_of_what_is_not_there_succeeds',
+        self.assertFinds('test_destroy_of_a_missing_server_succeeds',
                          destroy=destroy)
 
     def test_inventory_reduced_by_running_servers_is_detected(self):
@@ -98,7 +100,7 @@ class TestDriverSuite(base.TestCase):
             return having(providers={'gpu': child})(self)
 
         self.assertFinds(
-            'test_inventories_are_not_less_for_servers_that_run', nodes=nodes)
+            'test_running_servers_do_not_reduce_inventories', nodes=nodes)
 
     def test_ineffective_preparation_or_revert_is_detected(self):
         for method in 'list_prepared', 'revert_migration':
