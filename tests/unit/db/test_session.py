@@ -467,12 +467,13 @@ class TestStuckDatabase(base.TestCase):
             self.time.advance(3)
             self.database.leave()
             self.database.enter()
-        self.time.advance(3)
-        self.assertRaises(
-            exception.DatabaseUnreachable, self.database.enter)
 
         with self.database.reader() as connection:
             self.assertEqual(1, connection.execute(sa.select(1)).scalar())
+
+        self.time.advance(3)
+        self.assertRaises(
+            exception.DatabaseUnreachable, self.database.enter)
 
     def test_threads_below_the_limit_wait_without_a_deadline(self):
         for _ in range(3):

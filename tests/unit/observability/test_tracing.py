@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 from concurrent import futures
+import logging
 import os
 import socket
 import subprocess
@@ -213,6 +214,10 @@ class TestProvider(base.TestCase):
             end()
         [(shutdown, seconds)] = ends
         self.assertEqual(tracing.STOP_S, seconds)
+        # The exporter ends during another test, and must not log there.
+        library = logging.getLogger('opentelemetry')
+        library.addHandler(logging.NullHandler())
+        library.propagate = False
         threading.Thread(target=shutdown, daemon=True).start()
         self.assertFalse(tracing.is_on())
 
