@@ -10,7 +10,6 @@ import pathlib
 import random
 import shutil
 import socket
-import tempfile
 from typing import Any
 from typing import ClassVar
 
@@ -21,9 +20,10 @@ from tests.integration import processes
 #: Where all of them listen.
 ADDRESS = '127.0.0.1'
 
-#: Where servers keep their directories. Tests change the place of temporary
-#: files later, but servers outlive tests.
-ROOT = tempfile.gettempdir()
+#: Where servers keep their directories. A test, which can be the first to
+#: import this module, changes the place of temporary files, but servers
+#: outlive tests.
+ROOT = os.environ.get('TMPDIR') or '/tmp'
 
 #: Times to look for ports, if someone took one between look and use.
 _ATTEMPTS_MAX = 3
