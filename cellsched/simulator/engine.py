@@ -11,6 +11,7 @@ same time happen in the order in which they were scheduled. In an
 are functions of the scenario and the seed.
 """
 
+import abc
 import collections
 from collections.abc import Callable
 import datetime
@@ -303,8 +304,8 @@ class Interleaver:
         return awaited()
 
 
-class PolledTimeline:
-    """A timeline of an interleaving; any process that waits may be the first.
+class PolledTimeline(abc.ABC):
+    """A timeline on which any waiting process may be the next to run.
 
     The conditions of all processes are read at each step.
     """
@@ -312,9 +313,9 @@ class PolledTimeline:
     now = 0.0
     promised = 0
 
+    @abc.abstractmethod
     def wait(self, awaited: Condition, timeout: float | None = None) -> bool:
         """Wait for a condition; return whether it is true."""
-        raise NotImplementedError
 
     def sleep(self, seconds: float) -> None:
         self.wait(lambda: False, seconds)

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Capacity of large deployments: ``cellsched simulate``.
 
-The command measures a deployment that nobody has to build: hosts, schedulers,
-a claim store, load and faults are described by a scenario. The classes that
-decide and claim are those of production; the servers of claim stores are
-models with delays that were measured on real servers.
+A scenario describes the deployment: hosts, schedulers, a claim store, load and
+faults. The classes that decide and claim are those of production; the servers
+of claim stores are models with delays that were measured on real servers.
 
 * ``scenario``: scenarios, read and checked.
 * ``load`` and ``traces``: requests from distributions and from files.
