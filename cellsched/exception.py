@@ -8,6 +8,7 @@
     │   ├── Cell0CannotBeDisabled
     │   ├── ConductorClosed
     │   ├── DisksNotTransferable     names the disks that would be lost
+    │   ├── HardwareRequestInvalid   has the name of Nova's error
     │   ├── InvalidField             names the field and the expectation
     │   ├── MarkerNotFound
     │   ├── NoUniqueServer           names the uuids of several servers
@@ -292,6 +293,15 @@ class InvalidField(Invalid):
     """``field`` is not what was ``expected``; ``where`` names its document."""
 
     msg_fmt = '%(where)s: %(field)s: %(detail)s'
+
+
+class HardwareRequestInvalid(Invalid):
+    """A flavor and an image ask for impossible CPUs, pages or devices.
+
+    ``error`` is the name of Nova's error, ``problem`` its text.
+    """
+
+    msg_fmt = '%(problem)s'
 
 
 class MarkerNotFound(Invalid):

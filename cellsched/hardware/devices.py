@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: Apache-2.0
+"""PCI devices: pools of equal ones on a host, and requests for some.
+
+Source: Nova 34, ``nova/pci/stats.py`` and ``nova/pci/utils.py``.
+"""
+
+import collections
+from collections.abc import Callable
+from collections.abc import Collection
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+import dataclasses
+import functools
+from typing import Any
+
+from oslo_utils import strutils
+
+from cellsched.hardware.host import HostTopology
+
+#: Policies for the distance of a device from the server's cells.
+REQUIRED, LEGACY, PREFERRED, SOCKET = AFFINITIES = (
+    'required', 'legacy', 'preferred', 'socket')
+
+#: Properties of a request that are for Placement.
+_OF_PLACEMENT = frozenset({'resource_class', 'traits', 'rp_uuids'})
+
+#: The kinds of devices that only a request which names them gets.
+_SPECIAL = 'type-PF', 'vdpa'
+
+#: Providers by request group; None if the requests name their providers.
+Mappings = Mapping[str, Sequence[str]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Pool:
+    """Free devices that are equal.
+
+    :param count: number of free devices
+    :param numa_node: the cell that they are near to; None if the host does
+        not say it
+    :param properties: sorted tuples of name and value: ``vendor_id``,
+        ``product_id`` and tags
+    """
+
+    count: int
+    numa_node: int | None
+    properties: tuple[tuple[str, Any], ...]
+
+    @functools.cached_property
+    def values(self) -> Mapping[str, Any]:
+        """The properties by name, with ``numa_node``."""
+        return {'numa_node': self.numa_node, **dict(self.properties)}
+
+    @property
+    def provider(self) -> str | None:
+        """The uuid of its provider in Placement; None if it has none."""
+        uuid: str | None = self.values.get('rp_uuid')
+        return uuid
+
+    def left(self, taken: int) -> 'Pool':
+        """Return the pool without some devices."""
+        return dataclasses.replace(self, count=self.count - taken)
+
+    def fits(self, wanted: Mapping[str, Any]) -> bool:
+        """Return whether its devices have these properties."""
+        return all(_equal(self.values.get(name), value)
+                   for name, value in wanted.items()
+                   if name not in _OF_PLACEMENT)
+
+
+Pools = tuple[Pool, ...]
+
+
+def pools(given: Iterable[Mapping[str, Any]]) -> Pools:
+    """Return pools from mappings of their properties.
+
+    Pools with fewer properties come first, because they are tried first.
+    """
+    found = [Pool(
+        int(each['count']), each.get('numa_node'),
+        tuple(sorted((name, _frozen(value)) for name, value in each.items()
+                     if name not in ('count', 'numa_node'))))
+        for each in given]
+    return tuple(sorted(found, key=lambda pool: len(pool.properties)))
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _equal(has: Any, wanted: Any) -> bool:
+    if isinstance(wanted, (list, tuple)) and isinstance(has, tuple):
+        return set(wanted) <= set(has)
+    if isinstance(wanted, str):
+        wanted = wanted.lower()
+    return bool((has.lower() if isinstance(has, str) else has) == wanted)
+
+
+@dataclasses.dataclass(frozen=True)
+class DeviceRequest:
+    """A request for some devices.
+
+    :param count: number of devices
+    :param specs: alternatives, each a mapping of properties to values
+    :param alias: name of the alias; None if a port asks for the devices
+    :param request_id: prefix of its request groups
+    :param affinity: one of :data:`AFFINITIES`; None is as legacy
+    """
+
+    count: int
+    specs: tuple[Mapping[str, Any], ...]
+    alias: str | None = None
+    request_id: str | None = None
+    affinity: str | None = None
+
+    def providers(self, mappings: Mappings | None) -> list[str]:
+        """Return the provider of each device; empty if any may serve.
+
+        :param mappings: those of an allocation candidate
+        """
+        if self.alias is None:
+            # Placement does not know the devices of ports by their request.
+            return []
+        if mappings is None:
+            named = (self.specs[0] if self.specs else {}).get('rp_uuids')
+            return str(named).split(',') if named else []
+        return [uuid for group, uuids in mappings.items()
+                if self.request_id and group.startswith(self.request_id)
+                for uuid in uuids]
+
+
+def take(
+    pools: Pools, requests: Iterable[DeviceRequest],
+    mappings: Mappings | None = None, cells: Collection[int] | None = None,
+    host: HostTopology | None = None,
+) -> Pools | None:
+    """Return the pools without the requested devices; None if they lack.
+
+    Each request takes devices from the pools in order, before the next one is
+    looked at.
+
+    :param mappings: providers by request group, of an allocation candidate
+    :param cells: ids of the host cells of the server; None without any
+    :param host: the host, to find the cells of a socket
+    """
+    left = list(pools)
+    for request in requests:
+        providers = collections.Counter(request.providers(mappings))
+        usable = matching(left, request, providers, cells, host)
+        if usable is None:
+            return None
+        if providers:
+            served = [each.provider for each in left if each.provider]
+            if len(set(served)) < len(served):
+                # Two pools cannot be one provider.
+                return None
+            for place in usable:
+                pool = left[place]
+                left[place] = pool.left(providers[str(pool.provider)])
+        else:
+            missing = request.count
+            for place in usable:
+                taken = min(missing, left[place].count)
+                left[place] = left[place].left(taken)
+                missing -= taken
+        left = [each for each in left if each.count > 0]
+    return tuple(left)
+
+
+def matching(
+    pools: Sequence[Pool], request: DeviceRequest,
+    providers: Mapping[str, int], cells: Collection[int] | None,
+    host: HostTopology | None,
+) -> list[int] | None:
+    """Return the indices of the pools for a request, the best ones first.
+
+    :param providers: devices by provider; empty if any may serve
+    :returns: None if they have too few devices
+    """
+    def enough(places: Sequence[int]) -> bool:
+        return sum(pools[each].count for each in places) >= request.count
+
+    def only(test: Callable[[Pool], bool]) -> list[int]:
+        return [each for each in found if test(pools[each])]
+
+    found = list(range(len(pools)))
+    # 1. Devices with the properties, near enough to the server's cells.
+    found = only(lambda pool: any(map(pool.fits, request.specs)))
+    if cells is not None and enough(found):
+        found = _near(pools, found, request.affinity or LEGACY, enough, cells,
+                      host)
+    if not enough(found):
+        return None
+    # 2. No kind of device that has to be asked for.
+    for kind in _SPECIAL:
+        if not any(each.get('dev_type') == kind for each in request.specs):
+            found = only(lambda pool: pool.values.get('dev_type') != kind)
+    if not any(map(_is_remote, request.specs)):
+        found = only(lambda pool: not _is_remote(pool.values))
+    # 3. The devices that Placement has allocated.
+    if providers:
+        found = only(lambda pool: (
+            0 < providers.get(pool.provider or '', 0) <= pool.count))
+    # 4. Devices that can be moved, or cannot, if all alternatives agree.
+    for migratable in 'true', 'false':
+        if all(each.get('live_migratable') == migratable
+               for each in request.specs):
+            found = only(lambda pool: pool.values.get(
+                'live_migratable') == migratable)
+            break
+    return found if found and enough(found) else None
+
+
+def _is_remote(values: Mapping[str, Any]) -> bool:
+    return bool(strutils.bool_from_string(values.get('remote_managed')))
+
+
+def _near(
+    pools: Sequence[Pool], found: list[int], affinity: str,
+    enough: Callable[[Sequence[int]], bool], cells: Collection[int],
+    host: HostTopology | None,
+) -> list[int]:
+    """Return the indices of the pools that an affinity policy allows."""
+    def within(nodes: Collection[int | None]) -> list[int]:
+        return [each for each in found if pools[each].numa_node in nodes]
+
+    near = within(cells)
+    if affinity == REQUIRED or enough(near):
+        return near
+    if affinity == SOCKET:
+        return within(host.neighbours(cells) if host else ())
+    near = within({*cells, None})
+    if affinity == LEGACY or enough(near):
+        return near
+    return sorted(found, key=lambda each: each not in near)

@@ -1,0 +1,281 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Nova's documents of topologies and devices, read and written.
+
+A document is the primitive of a versioned object, as it is on the wire and in
+the databases. Older forms are read, too.
+"""
+
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+import contextlib
+from typing import Any
+
+from cellsched import exception
+from cellsched.hardware import devices
+from cellsched.hardware.devices import DeviceRequest
+from cellsched.hardware.devices import Pools
+from cellsched.hardware.fit import Networks
+from cellsched.hardware.fit import Placement
+from cellsched.hardware.fit import Ratios
+from cellsched.hardware.guest import DEDICATED
+from cellsched.hardware.guest import GuestCell
+from cellsched.hardware.guest import GuestTopology
+from cellsched.hardware.guest import parse_cpus
+from cellsched.hardware.host import HostCell
+from cellsched.hardware.host import HostTopology
+from cellsched.hardware.host import Pages
+
+_DATA = 'nova_object.data'
+
+#: Errors of documents that have another form.
+_ERRORS = (TypeError, ValueError, KeyError, AttributeError, exception.Invalid)
+
+
+@contextlib.contextmanager
+def _reading(name: str) -> Iterator[None]:
+    """Translate errors in a document.
+
+    :raises cellsched.exception.InvalidField: it has another form
+    """
+    try:
+        yield
+    except _ERRORS as exc:
+        raise exception.InvalidField(
+            where='request' if name in _OF_REQUESTS else 'host', field=name,
+            expected="a document of Nova's form") from exc
+
+
+#: Fields of requests, and not of hosts.
+_OF_REQUESTS = frozenset({
+    'numa_topology', 'pci_requests', 'network_metadata'})
+
+
+def _fields(document: Any) -> Mapping[str, Any]:
+    """Return the fields of an object; a plain mapping is its own fields."""
+    if not isinstance(document, Mapping):
+        raise TypeError('no object')
+    fields: Mapping[str, Any] = document.get(_DATA, document)
+    return fields
+
+
+def _numbers(values: Iterable[Any] | None) -> frozenset[int]:
+    return frozenset(map(int, values or ()))
+
+
+def _optional(value: Any) -> int | None:
+    return None if value is None else int(value)
+
+
+def host_topology(document: Any) -> HostTopology | None:
+    """Return the topology of a host; None if it reports none.
+
+    :param document: a ``NUMATopology``; before Liberty a mapping without
+        version, whose cells have ``cpus`` and ``mem``
+    :raises cellsched.exception.InvalidField: it has another form
+    """
+    with _reading('numa_topology of the node'):
+        cells = _fields(document).get('cells') if document else None
+        if not cells:
+            return None
+        return HostTopology(tuple(
+            _old_cell(each) if 'mem' in each else _cell(_fields(each))
+            for each in cells))
+
+
+def _old_cell(cell: Mapping[str, Any]) -> HostCell:
+    memory = cell.get('mem') or {}
+    return HostCell(
+        int(cell['id']), parse_cpus(cell.get('cpus', '')), frozenset(),
+        int(memory.get('total', 0)), int(cell.get('cpu_usage', 0)),
+        int(memory.get('used', 0)))
+
+
+def _cell(cell: Mapping[str, Any]) -> HostCell:
+    networks = cell.get('network_metadata')
+    metadata = _fields(networks) if networks else {}
+    cpus = _numbers(cell.get('cpuset'))
+    # Before version 1.4 one set was for both.
+    pcpus = _numbers(cell.get('pcpuset', cpus))
+    return HostCell(
+        int(cell['id']), cpus, pcpus, int(cell['memory']),
+        int(cell.get('cpu_usage', 0)), int(cell.get('memory_usage', 0)),
+        _numbers(cell.get('pinned_cpus')),
+        tuple(map(_numbers, cell.get('siblings') or ())),
+        tuple(map(_pages, map(_fields, cell.get('mempages') or ()))),
+        _optional(cell.get('socket')),
+        frozenset(metadata.get('physnets') or ()) if networks else None,
+        bool(metadata.get('tunneled')))
+
+
+def _pages(pages: Mapping[str, Any]) -> Pages:
+    return Pages(int(pages['size_kb']), int(pages['total']),
+                 int(pages.get('used', 0)), int(pages.get('reserved') or 0))
+
+
+def guest_topology(document: Any) -> GuestTopology | None:
+    """Return the topology that a request asks for; None without one.
+
+    :param document: an ``InstanceNUMATopology``; before Liberty a mapping
+        without version, whose cells have ``cpus`` and ``mem``
+    :raises cellsched.exception.InvalidField: it has another form
+    """
+    with _reading('numa_topology'):
+        fields = _fields(document) if document else {}
+        if not fields.get('cells'):
+            return None
+        return GuestTopology(
+            tuple(map(_guest_cell, fields['cells'])),
+            fields.get('emulator_threads_policy'))
+
+
+def _guest_cell(document: Mapping[str, Any]) -> GuestCell:
+    cell = _fields(document)
+    if 'mem' in cell:
+        return GuestCell(
+            int(cell['id']), parse_cpus(cell.get('cpus', '')), frozenset(),
+            int((cell['mem'] or {}).get('total', 0)),
+            _optional(cell.get('pagesize')))
+    cpus, pcpus = (_numbers(cell.get(name)) for name in ('cpuset', 'pcpuset'))
+    policy = cell.get('cpu_policy')
+    if policy == DEDICATED and not pcpus:
+        # Before version 1.5 one set was for both.
+        cpus, pcpus = pcpus, cpus
+    return GuestCell(
+        int(cell['id']), cpus, pcpus, int(cell['memory']),
+        _optional(cell.get('pagesize')), policy,
+        cell.get('cpu_thread_policy'))
+
+
+def device_requests(document: Any) -> tuple[DeviceRequest, ...]:
+    """Return the requests for devices.
+
+    :param document: an ``InstancePCIRequests``
+    :raises cellsched.exception.InvalidField: it has another form
+    """
+    with _reading('pci_requests'):
+        listed = _fields(document).get('requests') if document else ()
+        return tuple(_device_request(_fields(each)) for each in listed or ())
+
+
+def _device_request(request: Mapping[str, Any]) -> DeviceRequest:
+    return DeviceRequest(
+        int(request['count']),
+        tuple(dict(each) for each in request.get('spec') or ()),
+        request.get('alias_name'), request.get('request_id'),
+        request.get('numa_policy'))
+
+
+def networks(document: Any) -> Networks:
+    """Return the networks of a request.
+
+    :param document: a ``NetworkMetadata``
+    :raises cellsched.exception.InvalidField: it has another form
+    """
+    with _reading('network_metadata'):
+        fields = _fields(document) if document else {}
+        return Networks(frozenset(fields.get('physnets') or ()),
+                        bool(fields.get('tunneled')))
+
+
+def device_pools(document: Any) -> Pools:
+    """Return the pools of a host's free devices.
+
+    :param document: a ``PciDevicePoolList``, or a mapping or a list of
+        mappings of an old release
+    :raises cellsched.exception.InvalidField: it has another form
+    """
+    with _reading('pci_stats'):
+        listed = document or ()
+        if isinstance(listed, Mapping):
+            listed = (_fields(listed).get('objects') or ()
+                      if _DATA in listed else [listed])
+        return devices.pools(map(_pool, listed))
+
+
+def _pool(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    fields = dict(_fields(document))
+    tags = fields.pop('tags', None) or {}
+    return {**tags, **fields}
+
+
+def _object(
+    name: str, version: str, fields: Mapping[str, Any]
+) -> dict[str, Any]:
+    return {'nova_object.name': name, 'nova_object.namespace': 'nova',
+            'nova_object.version': version, _DATA: dict(fields)}
+
+
+def _sorted(values: Iterable[int]) -> list[int]:
+    return sorted(values)
+
+
+def written_guest(
+    topology: GuestTopology, placement: Placement | None = None
+) -> dict[str, Any]:
+    """Return the ``InstanceNUMATopology`` of a server.
+
+    :param placement: its place on a host; None before it has one
+    """
+    cells: Sequence[dict[str, Any]] = [{
+        'id': cell.id, 'cpuset': _sorted(cell.cpus),
+        'pcpuset': _sorted(cell.pcpus), 'cpuset_reserved': None,
+        'memory': cell.memory_mb, 'pagesize': cell.page_size,
+        'cpu_pinning_raw': None, 'cpu_policy': cell.policy,
+        'cpu_thread_policy': cell.thread_policy} for cell in topology.cells]
+    for fields, placed in zip(cells, placement or ()):
+        pins = placed.pins
+        fields |= {
+            'id': placed.host_cell, 'pagesize': placed.page_size,
+            'cpuset_reserved': _sorted(pins.reserved) or None,
+            'cpu_pinning_raw': {
+                str(vcpu): cpu for vcpu, cpu in pins.cpus} or None}
+    return _object('InstanceNUMATopology', '1.3', {
+        'cells': [_object('InstanceNUMACell', '1.6', each) for each in cells],
+        'emulator_threads_policy': topology.emulator_policy})
+
+
+def written_host(topology: HostTopology) -> dict[str, Any]:
+    """Return the ``NUMATopology`` of a host."""
+    return _object('NUMATopology', '1.2', {
+        'cells': [_object('NUMACell', '1.5', _written_cell(each))
+                  for each in topology.cells]})
+
+
+def _written_cell(cell: HostCell) -> dict[str, Any]:
+    fields = {
+        'id': cell.id, 'cpuset': _sorted(cell.cpus),
+        'pcpuset': _sorted(cell.pcpus), 'memory': cell.memory_mb,
+        'cpu_usage': cell.cpu_usage, 'memory_usage': cell.memory_usage,
+        'pinned_cpus': _sorted(cell.pinned),
+        'siblings': [_sorted(each) for each in cell.siblings],
+        'mempages': [_object('NUMAPagesTopology', '1.1', {
+            'size_kb': each.size_kb, 'total': each.total, 'used': each.used,
+            'reserved': each.reserved}) for each in cell.pages],
+        'socket': cell.socket}
+    if cell.physnets is not None:
+        fields['network_metadata'] = _object('NetworkMetadata', '1.0', {
+            'physnets': sorted(cell.physnets), 'tunneled': cell.tunneled})
+    return fields
+
+
+def written_requests(requests: Iterable[DeviceRequest]) -> dict[str, Any]:
+    """Return the ``InstancePCIRequests`` of a server."""
+    return _object('InstancePCIRequests', '1.1', {'requests': [
+        _object('InstancePCIRequest', '1.4', {
+            'count': each.count, 'spec': [dict(spec) for spec in each.specs],
+            'alias_name': each.alias, 'is_new': False,
+            'request_id': each.request_id, 'requester_id': None,
+            'numa_policy': each.affinity}) for each in requests]})
+
+
+def written_limits(ratios: Ratios, networks: Networks) -> dict[str, Any]:
+    """Return the ``NUMATopologyLimits`` that travel with a selection."""
+    fields: dict[str, Any] = {'cpu_allocation_ratio': ratios.cpu,
+                              'ram_allocation_ratio': ratios.memory}
+    if networks.physnets or networks.tunneled:
+        fields['network_metadata'] = _object('NetworkMetadata', '1.0', {
+            'physnets': sorted(networks.physnets),
+            'tunneled': networks.tunneled})
+    return _object('NUMATopologyLimits', '1.1', fields)

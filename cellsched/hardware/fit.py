@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Place the cells of a server on the cells of a host.
+
+Source: Nova 34, ``nova/virt/hardware.py``, ``numa_fit_instance_to_host``. A
+verdict on a pair of cells depends on this pair only. Nova confuses the
+verdicts of several guest cells in some cases, and refuses hosts that fit.
+"""
+
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Sequence
+import dataclasses
+import functools
+
+from cellsched.hardware import devices
+from cellsched.hardware.devices import DeviceRequest
+from cellsched.hardware.devices import Mappings
+from cellsched.hardware.devices import Pools
+from cellsched.hardware import guest
+from cellsched.hardware.guest import GuestCell
+from cellsched.hardware.guest import GuestTopology
+from cellsched.hardware.host import HostCell
+from cellsched.hardware.host import HostTopology
+from cellsched.hardware import packing
+from cellsched.hardware.packing import Pins
+
+
+@dataclasses.dataclass(frozen=True)
+class Networks:
+    """The networks of a server's ports.
+
+    :param physnets: names of physical networks
+    :param tunneled: whether any network is tunneled
+    """
+
+    physnets: frozenset[str] = frozenset()
+    tunneled: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Ratios:
+    """The allocation ratios of a host, for shared CPUs and memory."""
+
+    cpu: float = 1.0
+    memory: float = 1.0
+
+
+@dataclasses.dataclass(frozen=True)
+class PlacedCell:
+    """A guest cell on a host cell.
+
+    :param host_cell: id of the host cell
+    :param page_size: size of its memory pages in KiB; None if it does not
+        matter
+    """
+
+    guest: GuestCell
+    host_cell: int
+    page_size: int | None = None
+    pins: Pins = Pins()
+
+    @property
+    def pinned(self) -> frozenset[int]:
+        """The dedicated CPUs, with that of the emulator."""
+        return self.pins.reserved.union(cpu for _, cpu in self.pins.cpus)
+
+
+Placement = tuple[PlacedCell, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Demand:
+    """Everything about a server that decides on which cells it fits.
+
+    :param packs: whether cells with less free capacity are tried first
+    """
+
+    topology: GuestTopology
+    devices: tuple[DeviceRequest, ...] = ()
+    networks: Networks = Networks()
+    packs: bool = False
+
+
+def fit(
+    host: HostTopology, demand: Demand, ratios: Ratios = Ratios(),
+    pools: Pools | None = None, mappings: Mappings | None = None,
+) -> Placement | None:
+    """Return the cells of a host for a server; None if it does not fit.
+
+    :param pools: the free devices of the host; None if it reports none
+    :param mappings: providers by request group, of an allocation candidate;
+        None if the requests name their providers
+    """
+    cells = demand.topology.cells
+    if len(cells) > len(host.cells):
+        return None
+
+    @functools.cache
+    def placed(place: int, number: int) -> PlacedCell | None:
+        return place_cell(
+            ordered[place], cells[number], ratios,
+            emulator=demand.topology.isolates_emulator and number == 0)
+
+    @functools.cache
+    def is_near(ids: frozenset[int]) -> bool:
+        return (has_devices(host, demand, pools, mappings, ids)
+                and has_networks(host, demand.networks, ids))
+
+    def search(taken: tuple[int, ...]) -> Placement | None:
+        """Return the first placement that begins with these host cells."""
+        if len(taken) == len(cells):
+            if not is_near(frozenset(ordered[each].id for each in taken)):
+                return None
+            return tuple(
+                found for number, place in enumerate(taken)
+                if (found := placed(place, number)) is not None)
+        for place in range(len(ordered)):
+            if place not in taken and placed(place, len(taken)) is not None:
+                placement = search((*taken, place))
+                if placement is not None:
+                    return placement
+        return None
+
+    ordered = order(host, demand, pools)
+    return search(())
+
+
+def order(
+    host: HostTopology, demand: Demand, pools: Pools | None
+) -> Sequence[HostCell]:
+    """Return the host cells in the order in which they are tried."""
+    cells, wanted = list(host.cells), demand.topology.cells
+    if len(cells) == len(wanted):
+        return cells
+    # reverse keeps the order of equal cells.
+    cells.sort(key=lambda cell: cell.free_memory_mb,
+               reverse=not demand.packs)
+    if wanted[0].is_pinned:
+        cells.sort(key=lambda cell: len(cell.free_pcpus),
+                   reverse=not demand.packs)
+    else:
+        cells.sort(key=lambda cell: cell.cpu_usage, reverse=demand.packs)
+    if pools:
+        free = dict.fromkeys((each.id for each in cells), 0)
+        for pool in pools:
+            if pool.numa_node in free:
+                free[pool.numa_node] += pool.count
+        cells.sort(key=lambda cell: free[cell.id],
+                   reverse=bool(demand.devices))
+    return cells
+
+
+def place_cell(
+    cell: HostCell, wanted: GuestCell, ratios: Ratios, emulator: bool = False
+) -> PlacedCell | None:
+    """Return a guest cell on a host cell; None if it does not fit.
+
+    :param emulator: whether one more CPU is for the emulator's threads
+    """
+    # 1. Memory, in pages if the host reports any.
+    pages = next(_page_sizes(cell, wanted), None)
+    if pages is None:
+        return None
+    # 2. Shared CPUs; one server does not share a CPU with itself.
+    if wanted.is_shared and (
+            len(wanted.cpus) > len(cell.cpus)
+            or cell.cpu_usage + len(wanted.cpus)
+            > len(cell.cpus) * ratios.cpu
+            or cell.memory_usage + wanted.memory_mb
+            > cell.memory_mb * ratios.memory):
+        return None
+    # 3. Dedicated CPUs.
+    pins: Pins | None = Pins()
+    if wanted.is_pinned:
+        if len(wanted.pcpus) + emulator > len(cell.free_pcpus):
+            return None
+        pins = packing.pin(cell, wanted, emulator)
+    if pins is None:
+        return None
+    return PlacedCell(wanted, cell.id, pages or None, pins)
+
+
+def _page_sizes(cell: HostCell, wanted: GuestCell) -> Iterator[int]:
+    """Yield the page sizes that a guest cell can have, the best first.
+
+    A size of 0 stands for any pages.
+    """
+    size, memory_mb = wanted.page_size, wanted.memory_mb
+    if size is None:
+        if not cell.sizes:
+            free = (cell.free_memory_mb if wanted.is_pinned
+                    else cell.memory_mb)
+            if memory_mb <= free:
+                yield 0
+            return
+        smallest = next(iter(cell.sizes.values()))
+        if smallest.holds(memory_mb, whole=not wanted.is_pinned):
+            yield 0
+        return
+    sizes = list(cell.sizes)
+    tried = {guest.SMALL: sizes[:1], guest.LARGE: sizes[:0:-1],
+             guest.ANY: sizes[::-1]}.get(size, [size])
+    for each in tried:
+        if each in cell.sizes and cell.sizes[each].holds(memory_mb):
+            yield each
+
+
+def has_devices(
+    host: HostTopology, demand: Demand, pools: Pools | None,
+    mappings: Mappings | None, cells: Iterable[int],
+) -> bool:
+    """Return whether a host has the devices, near to these cells."""
+    if not demand.devices or pools is None:
+        return True
+    return devices.take(
+        pools, demand.devices, mappings, frozenset(cells), host) is not None
+
+
+def has_networks(
+    host: HostTopology, networks: Networks, cells: Iterable[int]
+) -> bool:
+    """Return whether cells are near to the networks of a server.
+
+    A network that is near to no cell of the host does not matter.
+    """
+    chosen = [host.by_id[each] for each in cells]
+
+    def missed(near: Callable[[HostCell], bool]) -> bool:
+        return any(map(near, host.cells)) and not any(map(near, chosen))
+
+    return not any(
+        missed(lambda cell: name in (cell.physnets or ()))
+        for name in networks.physnets) and not (
+            networks.tunneled and missed(lambda cell: cell.tunneled))
+
+
+def used(host: HostTopology, placement: Placement) -> HostTopology:
+    """Return the host after a server took its cells."""
+    cells = dict(host.by_id)
+    for placed in placement:
+        cell, pinned = cells[placed.host_cell], placed.pinned
+        if placed.guest.thread_policy == guest.ISOLATE:
+            pinned = cell.cores_of(pinned)
+        cells[cell.id] = cell.taken(
+            placed.guest.memory_mb, len(placed.guest.cpus), pinned,
+            placed.page_size)
+    return HostTopology(tuple(cells[each.id] for each in host.cells))

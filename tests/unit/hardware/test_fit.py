@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+import unittest
+
+from cellsched.hardware import devices
+from cellsched.hardware import fit
+from cellsched.hardware import guest
+from cellsched.hardware import host
+from tests.unit.hardware import cases
+
+
+def _core(topology, cell, cpu):
+    """Return the first CPU of a core: which thread is taken is open."""
+    return min((min(each) for each in topology.by_id[cell].siblings
+                if cpu in each), default=cpu)
+
+
+def _shown(topology, cells):
+    """Return host cell, page size and cores of each guest cell."""
+    return [(cell, size, sorted(_core(topology, cell, each) for each in pins),
+             [_core(topology, cell, each) for each in reserved])
+            for cell, size, pins, reserved in cells]
+
+
+def _placed(placement):
+    return [(each.host_cell, each.page_size,
+             [cpu for _, cpu in each.pins.cpus], sorted(each.pins.reserved))
+            for each in placement]
+
+
+def _expected(answer):
+    return [(each['id'], each['pagesize'],
+             [cpu for _, cpu in each['pinning']], each['reserved'])
+            for each in answer['cells']]
+
+
+def _usage(topology):
+    return [(each.id, each.cpu_usage, each.memory_usage, len(each.pinned),
+             [[pages.size_kb, pages.total, pages.used, pages.reserved]
+              for pages in each.pages]) for each in topology.cells]
+
+
+class FitTest(unittest.TestCase):
+    def fitting(self):
+        """Yield the cases with an answer, and the placement."""
+        for case in cases.of_kind('numa'):
+            topology = cases.host_topology(case)
+            if topology is not None and 'fit' in case['expect']:
+                yield case, topology, fit.fit(
+                    topology, cases.demand(case), cases.ratios(case),
+                    cases.pools(case), cases.mappings(case))
+
+    def test_cells_and_cores_equal_those_of_nova(self):
+        tried = 0
+        for case, topology, placement in self.fitting():
+            tried += 1
+            expect = case['expect']
+            answer = expect.get('pure_fit', expect['fit'])
+            with self.subTest(case['name']):
+                if answer is None:
+                    self.assertIsNone(placement)
+                    continue
+                self.assertEqual(
+                    _shown(topology, _expected(answer)),
+                    _shown(topology, _placed(placement)))
+        self.assertGreater(tried, 280)
+
+    def test_usage_equals_that_of_nova(self):
+        tried = 0
+        for case, topology, placement in self.fitting():
+            after = case['expect'].get('host_after')
+            if (placement is None or after is None
+                    or 'pure_fit' in case['expect']):
+                continue
+            tried += 1
+            with self.subTest(case['name']):
+                self.assertEqual(
+                    [(each['id'], each['cpu_usage'], each['memory_usage'],
+                      len(each['pinned']), each['pages']) for each in after],
+                    _usage(fit.used(topology, placement)))
+        self.assertGreater(tried, 150)
+
+    def test_servers_of_one_request_fill_a_host(self):
+        # Nova: a page size that was resolved for the first server binds the
+        # others, and a host that reports no pages never fills.
+        better = {'fill-large-pages-same-spec': 4,
+                  'fill-no-pages-reported': 16}
+        for case in cases.of_kind('fill'):
+            topology, pools = cases.host_topology(case), cases.pools(case)
+            demand, places = cases.demand(case), []
+            while len(places) < case.get('max', 64):
+                placement = fit.fit(
+                    topology, demand, cases.ratios(case), pools)
+                if placement is None:
+                    break
+                places.append([
+                    [cell, sorted(pins), reserved, size]
+                    for cell, size, pins, reserved in _placed(placement)])
+                topology = fit.used(topology, placement)
+                if pools is not None:
+                    pools = devices.take(
+                        pools, demand.devices, None,
+                        [each.host_cell for each in placement], topology)
+            with self.subTest(case['name']):
+                if case['name'] in better:
+                    self.assertEqual(better[case['name']], len(places))
+                else:
+                    self.assertEqual(case['expect']['placements'], places)
+
+    def test_host_without_cores_has_no_dedicated_cpus(self):
+        cell = host.HostCell(0, frozenset(), frozenset(range(4)), 4096)
+        topology = guest.topology(
+            2, 512, {'hw:cpu_policy': 'dedicated'}, {})
+        self.assertIsNone(fit.fit(
+            host.HostTopology((cell,)), fit.Demand(topology)))
