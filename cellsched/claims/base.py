@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 
 from oslo_config import cfg
 
-from cellsched.claims.coordination import ProviderLocks
+from cellsched.claims.coordination import ContentionLock
 from cellsched.clock import Clock
 from cellsched import exception
 from cellsched import objects
@@ -349,7 +349,7 @@ class ClaimStoreParts(Protocol):
         """The source of randomness, for example of delays before a retry."""
 
     @property
-    def locks(self) -> ProviderLocks:
+    def locks(self) -> ContentionLock:
         """Locks of contended providers between processes."""
 
 

@@ -1,18 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Locks between processes, for providers that several of them write.
+"""A lock between processes, for providers that several of them write.
 
-Concurrent writes of one provider make each other repeat. A lock saves these
-repetitions, and nothing depends on it: a store is as exact without it.
+Concurrent writes of one provider make each other repeat. The lock saves these
+repetitions, and nothing depends on it: a store is as exact without it. All
+contended providers have one lock, because most writes are of several.
 """
 
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
 import contextlib
+import functools
 import threading
 from typing import Any
 from urllib import parse
-import zlib
 
 from oslo_config import cfg
 from oslo_log import log
@@ -27,27 +28,27 @@ LOG = log.getLogger(__name__)
 #: Seconds for which a provider counts as contended after a conflict.
 CONTENDED_S = 10.0
 
-#: Seconds to wait for a lock: its holder may be dead, or suspended. If writes
+#: Seconds to wait for it: its holder may be dead, or suspended. If writes
 #: take long, it is waited for as many of them, within a bound.
 WAIT_S, _WRITES, _WAIT_MOST_S = 1.0, 30, 15.0
 
 #: Weight of the last write in the mean of their durations.
 _NEWEST = 0.2
 
-#: A lock that takes more seconds to acquire was held, most likely.
+#: If it takes more seconds to acquire, it was held, most likely.
 _WAITED_S = 0.01
 
-#: Seconds after which a lock is released although its write has not ended.
+#: Seconds after which it is released although its write has not ended.
 _HELD_S = 60.0
 
-#: Seconds without locks after the backend has failed.
+#: Seconds without a lock after the backend has failed.
 _PAUSE_S = 60.0
 
-#: Number of locks, which the providers share, and of remembered providers.
-_LOCKS = 256
+#: The name of the lock, and the number of remembered providers.
+_NAME = b'cellsched-claims'
 _REMEMBERED_MAX = 10000
 
-#: The schemes of backends that wait for a lock themselves, and the argument
+#: The schemes of backends that wait for the lock themselves, and the argument
 #: with which they do.
 _WAITING: dict[str, bool | float] = {'postgresql': True, 'mysql': WAIT_S}
 
@@ -86,9 +87,9 @@ def _coordinator(backend_url: str) -> Any:
 
 
 class _Use:
-    """One use of a lock, in a thread of its own.
+    """One use of the lock, in a thread of its own.
 
-    :param until: when the caller stops to wait for the lock
+    :param until: when the caller stops to wait for it
     """
 
     def __init__(self, clock: Clock, until: float) -> None:
@@ -100,15 +101,15 @@ class _Use:
         self.ended = clock.event()
 
 
-class ProviderLocks:
-    """Locks of contended providers.
+class ContentionLock:
+    """The lock of contended providers.
 
-    A provider without a recent conflict has no lock, so that claims on
-    different hosts cost nothing more. A lock is waited for no longer than
+    A provider without a recent conflict needs no lock, so that claims on
+    different hosts cost nothing more. The lock is waited for no longer than
     ``WAIT_S``; then the caller goes on without it, and so does every later
     one until the lock is free.
 
-    :param backend_url: URL of a backend of tooz; empty for no locks, so that
+    :param backend_url: URL of a backend of tooz; empty for no lock, so that
         only conflicts are remembered
     :param start: runs a function in a new daemon thread
     :param connect: returns the started coordinator of a URL
@@ -132,7 +133,7 @@ class ProviderLocks:
         self._lock = threading.Lock()
         #: The mean duration of writes.
         self._write_s = 0.0
-        self._uses: dict[int, _Use] = {}
+        self._use: _Use | None = None
         self._connecting = clock.lock()
         self._coordinator: Any = None
         self._paused_until = 0.0
@@ -164,49 +165,52 @@ class ProviderLocks:
     def held(
         self, providers: Iterable[str], eager: bool = False
     ) -> Iterator[bool]:
-        """Hold the locks of contended providers, if they are free in time.
+        """Hold the lock for contended providers, if it is free in time.
 
         Yields whether there are any: other processes write them, too.
 
         :param eager: whether a conflict at any provider makes all of them
-            contended, because it takes much longer than a lock
+            contended, because it takes much longer than the lock
         """
         if not self.is_enabled:
             yield False
             return
         began = self._clock.monotonic()
-        names = {zlib.crc32(each.encode()) % _LOCKS: each
-                 for each in providers if self.is_contended(each)
-                 or eager and self._any_until > began}
-        until = began + max(WAIT_S, min(
-            _WRITES * self._write_s, _WAIT_MOST_S))
-        with contextlib.ExitStack() as stack:
-            for name in sorted(names):
-                use = self._acquire(name, until)
-                if use is not None:
-                    stack.callback(use.done.set)
-            if names:
-                stack.callback(self._learn, self._clock.monotonic())
-                if self._clock.monotonic() - began > _WAITED_S:
-                    self.note_conflict(names.values())
-            yield bool(names)
+        contended = [each for each in providers if self.is_contended(each)
+                     or eager and self._any_until > began]
+        if not contended:
+            yield False
+            return
+        use = self._acquire(began + max(WAIT_S, min(
+            _WRITES * self._write_s, _WAIT_MOST_S)))
+        acquired = self._clock.monotonic()
+        try:
+            if acquired - began > _WAITED_S:
+                self.note_conflict(contended)
+            yield True
+        finally:
+            self._learn(acquired)
+            if use is not None:
+                use.done.set()
 
     def _learn(self, since: float) -> None:
         """Learn how long a write took."""
         self._write_s += _NEWEST * (
             self._clock.monotonic() - since - self._write_s)
 
-    def _acquire(self, name: int, until: float) -> _Use | None:
-        """Wait for a lock; return its use, or None without one."""
+    def _acquire(self, until: float) -> _Use | None:
+        """Wait for the lock; return its use, or None without it."""
         assert self._start is not None
         while self._clock.monotonic() < until:
             use = _Use(self._clock, until)
             with self._lock:
                 if self._paused_until > self._clock.monotonic():
                     return None
-                earlier = self._uses.setdefault(name, use)
-            if earlier is use:
-                self._start(lambda: self._hold(name, use))
+                earlier = self._use
+                if earlier is None:
+                    self._use = use
+            if earlier is None:
+                self._start(functools.partial(self._hold, use))
                 use.answered.wait(until - self._clock.monotonic())
                 return use
             wait_until = until
@@ -218,10 +222,10 @@ class ProviderLocks:
             earlier.ended.wait(wait_until - self._clock.monotonic())
         return None
 
-    def _hold(self, name: int, use: _Use) -> None:
-        """Acquire a lock, and release it after its use."""
+    def _hold(self, use: _Use) -> None:
+        """Acquire the lock, and release it after its use."""
         try:
-            lock = self._await(f'cellsched-{name}'.encode(), use)
+            lock = self._await(use)
             if lock is not None:
                 use.answered.set()
                 self._conditions.end(self._failing)
@@ -232,19 +236,19 @@ class ProviderLocks:
             self._fail(exc)
         finally:
             with self._lock:
-                del self._uses[name]
+                self._use = None
             use.answered.set()
             use.ended.set()
 
-    def _await(self, name: bytes, use: _Use) -> Any:
-        """Return a lock that is acquired; None if it is not needed."""
+    def _await(self, use: _Use) -> Any:
+        """Return the lock, acquired; None if it is not needed."""
         # A dependency of tooz, imported late as tooz itself.
         import tenacity
 
         coordinator, pause_s = self._connected(), _FIRST_S
         while not use.done.is_set():
             # A lock that was not free is not used again: some count attempts.
-            lock = coordinator.get_lock(name)
+            lock = coordinator.get_lock(_NAME)
             try:
                 if lock.acquire(blocking=self._blocking or False):
                     return lock
@@ -262,7 +266,7 @@ class ProviderLocks:
             return self._coordinator
 
     def _fail(self, error: Exception) -> None:
-        """Do without locks for some time."""
+        """Do without the lock for some time."""
         with self._lock:
             self._paused_until = self._clock.monotonic() + _PAUSE_S
             self._coordinator = None

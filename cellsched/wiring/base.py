@@ -14,7 +14,7 @@ from oslo_utils import uuidutils
 from cellsched import claims as claim_stores
 from cellsched.claims import base as claims_base
 from cellsched.claims import coordination
-from cellsched.claims.coordination import ProviderLocks
+from cellsched.claims.coordination import ContentionLock
 from cellsched.claims import listing
 from cellsched.clock import Clock
 from cellsched.conf import enabled
@@ -117,9 +117,9 @@ class AgentComponents:
         return Random()
 
     @functools.cached_property
-    def locks(self) -> ProviderLocks:
+    def locks(self) -> ContentionLock:
         """Locks of contended providers between processes."""
-        return ProviderLocks(
+        return ContentionLock(
             self.clock, coordination.backend_url(self.conf),
             lambda function: threading.Thread(
                 target=function, daemon=True).start())

@@ -39,7 +39,7 @@ from cellsched.claims.cassandra.session import CONTENDED
 from cellsched.claims.cassandra.session import Session
 from cellsched.claims.cassandra import slots
 from cellsched.claims.cassandra import trees
-from cellsched.claims.coordination import ProviderLocks
+from cellsched.claims.coordination import ContentionLock
 from cellsched.claims import remote
 from cellsched.claims import validation
 from cellsched.clock import Clock
@@ -95,11 +95,11 @@ class CassandraClaims(base.ClaimStore):
         abandoned_s: float = 3.0, adds: bool | None = None, copies: int = 1,
         place: str = 'cassandra://',
         close: Callable[[], None] = lambda: None,
-        locks: ProviderLocks | None = None,
+        locks: ContentionLock | None = None,
     ) -> None:
         self._session = Session(client, clock, random, retry_timeout_s, place)
         self._ledger = ledger.Ledger(
-            self._session, adds, locks or ProviderLocks(clock))
+            self._session, adds, locks or ContentionLock(clock))
         self._recovery = ConsumerRecovery(
             self._session, self._ledger, abandoned_s)
         self._claim = BatchClaim(

@@ -17,7 +17,7 @@ from cellsched import batching
 from cellsched.claims.cassandra import requests
 from cellsched.claims.cassandra.session import Session
 from cellsched.claims.cassandra.slots import Slots
-from cellsched.claims.coordination import ProviderLocks
+from cellsched.claims.coordination import ContentionLock
 from cellsched.claims import remote
 from cellsched import exception
 
@@ -170,11 +170,11 @@ class Ledger:
 
     :param adds: whether the server supports addition to a column under a
         condition; otherwise counters are compared and set
-    :param locks: see :class:`cellsched.claims.coordination.ProviderLocks`
+    :param locks: see :class:`cellsched.claims.coordination.ContentionLock`
     """
 
     def __init__(
-        self, session: Session, adds: bool | None, locks: ProviderLocks
+        self, session: Session, adds: bool | None, locks: ContentionLock
     ) -> None:
         self._session = session
         self.adds = adds
@@ -267,7 +267,7 @@ class _Work:
 
     def __init__(
         self, session: Session, known: dict[str, requests.Figures],
-        adds: bool, locks: ProviderLocks,
+        adds: bool, locks: ContentionLock,
     ) -> None:
         self._session = session
         self._known = known

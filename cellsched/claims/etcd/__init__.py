@@ -25,7 +25,7 @@ from typing import Self
 from oslo_config import cfg
 
 from cellsched.claims import base
-from cellsched.claims.coordination import ProviderLocks
+from cellsched.claims.coordination import ContentionLock
 from cellsched.claims.etcd import operations
 from cellsched.claims.etcd import options
 from cellsched.claims.etcd import protocol
@@ -78,7 +78,7 @@ class EtcdClaims(base.ClaimStore):
         retry_timeout_s: float = 30.0, batch_timeout_s: float = 5.0,
         ops_max: int = protocol.OPS_MAX,
         close: Callable[[], None] = lambda: None,
-        locks: ProviderLocks | None = None,
+        locks: ContentionLock | None = None,
     ) -> None:
         self._url = url
         self._close = close
@@ -87,7 +87,7 @@ class EtcdClaims(base.ClaimStore):
             client, self._names, clock, random, url, retry_timeout_s,
             batch_timeout_s, ops_max)
         self._queue = operations.OperationQueue(
-            self._store, locks or ProviderLocks(clock))
+            self._store, locks or ContentionLock(clock))
         self._providers = ProviderFigures(self._store)
         self._feed = ProviderFeed(self._store, self._providers)
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from cellsched import batching
 from cellsched.claims import base
-from cellsched.claims.coordination import ProviderLocks
+from cellsched.claims.coordination import ContentionLock
 from cellsched.claims.etcd import records
 from cellsched.claims.etcd import transactions
 from cellsched.claims.etcd.transactions import Conflict
@@ -214,7 +214,7 @@ class OperationQueue:
     """
 
     def __init__(
-        self, store: transactions.Records, locks: ProviderLocks
+        self, store: transactions.Records, locks: ContentionLock
     ) -> None:
         self._store = store
         self._locks = locks

@@ -25,7 +25,7 @@ from oslo_config import cfg
 from oslo_log import log
 
 from cellsched.claims import base
-from cellsched.claims.coordination import ProviderLocks
+from cellsched.claims.coordination import ContentionLock
 from cellsched.claims.placement.guards import Guard
 from cellsched.claims.placement.guards import Guards
 from cellsched.claims.placement.guards import RESOURCE_CLASS
@@ -144,7 +144,7 @@ class PlacementClaims(base.ClaimStore):
         random: Random, owners: messages.Owners = messages.Owners(
             'INSTANCE', _NOBODY, _NOBODY),
         guards: int = 64, retry_timeout_s: float = 30,
-        locks: ProviderLocks | None = None,
+        locks: ContentionLock | None = None,
     ) -> None:
         self._client = client
         self._clock = clock
@@ -152,7 +152,7 @@ class PlacementClaims(base.ClaimStore):
         self._owners = owners
         self._retry_timeout_s = retry_timeout_s
         self._server = server.PlacementServer(client)
-        self._locks = locks or ProviderLocks(clock)
+        self._locks = locks or ContentionLock(clock)
         self._queue = remote.ProviderQueue(clock, _CALLS_MAX, _TURN_S)
         self._guards = Guards(
             self._server, owners, clock, random, guards, self._locks)

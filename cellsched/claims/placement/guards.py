@@ -34,7 +34,7 @@ from random import Random
 import threading
 import zlib
 
-from cellsched.claims.coordination import ProviderLocks
+from cellsched.claims.coordination import ContentionLock
 from cellsched.claims.placement import messages
 from cellsched.claims.placement.server import PlacementServer
 from cellsched.claims import remote
@@ -94,9 +94,9 @@ class Guards:
     def __init__(
         self, server: PlacementServer, owners: messages.Owners,
         clock: Clock, random: Random, count: int,
-        locks: ProviderLocks | None = None,
+        locks: ContentionLock | None = None,
     ) -> None:
-        self._locks = locks or ProviderLocks(clock)
+        self._locks = locks or ContentionLock(clock)
         #: Guards with an unresolved write, in use or not.
         self._pending: dict[Guard, None] = {}
         self._server = server

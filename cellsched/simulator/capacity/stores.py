@@ -34,7 +34,7 @@ from oslo_config import cfg
 
 from cellsched.claims import base
 from cellsched.claims.cassandra import requests as cassandra_requests
-from cellsched.claims.coordination import ProviderLocks
+from cellsched.claims.coordination import ContentionLock
 from cellsched.claims.etcd import protocol
 from cellsched.claims import memory
 from cellsched.claims import remote
@@ -667,7 +667,7 @@ def store_of(
     kind = server.kind.kind
     if kind in _CLIENTS:
         return claim_servers.KINDS[kind].store(
-            _CLIENTS[kind](server, spend), clock, random, locks=ProviderLocks(
+            _CLIENTS[kind](server, spend), clock, random, locks=ContentionLock(
                 clock, 'simulated', server.spawn,
                 lambda _: Coordinator(server, spend)))
     return _MODELS[kind](server, ledger, spend)

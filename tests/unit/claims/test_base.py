@@ -22,7 +22,7 @@ class Parts:
 
     clock = clock.Clock()
     databases = session.Databases(clock)
-    locks = coordination.ProviderLocks(clock)
+    locks = coordination.ContentionLock(clock)
     random = random.Random()
     secret = None
 

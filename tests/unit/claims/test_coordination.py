@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Locks of contended providers, with files."""
+"""The lock of contended providers, with files."""
 
 import contextlib
 import logging
@@ -20,7 +20,7 @@ def start(function):
     threading.Thread(target=function, daemon=True).start()
 
 
-class TestProviderLocks(base.TestCase):
+class TestContentionLock(base.TestCase):
 
     def setUp(self):
         super().setUp()
@@ -28,32 +28,21 @@ class TestProviderLocks(base.TestCase):
 
     def make(self, url=None, contended='p'):
         """Return the locks of a process that had a conflict at a provider."""
-        locks = coordination.ProviderLocks(
+        locks = coordination.ContentionLock(
             clock.Clock(), self.url if url is None else url, start)
         locks.note_conflict([contended])
         return locks
 
     def is_free(self):
-        """Return whether another process could hold the provider's lock."""
+        """Return whether another process could hold the lock."""
         other = tooz.get_coordinator(self.url, b'other')
         other.start()
         self.addCleanup(other.stop)
-        lock = other.get_lock(b'cellsched-%d' % self.name())
+        lock = other.get_lock(b'cellsched-claims')
         free = lock.acquire(blocking=False)
         if free:
             lock.release()
         return free
-
-    def name(self):
-        [name] = self.names('p')
-        return name
-
-    def names(self, *providers):
-        found = []
-        locks = self.make()
-        locks._acquire = lambda name, until: found.append(name)
-        with locks.held(providers):
-            return found
 
     def test_contended_provider_is_locked_until_the_write(self):
         self.patch(coordination, 'WAIT_S', 60.0)
@@ -65,7 +54,7 @@ class TestProviderLocks(base.TestCase):
         waiting = tooz.get_coordinator(self.url, b'other')
         waiting.start()
         self.addCleanup(waiting.stop)
-        lock = waiting.get_lock(b'cellsched-%d' % self.name())
+        lock = waiting.get_lock(b'cellsched-claims')
         self.assertTrue(lock.acquire(blocking=60.0))
         lock.release()
 
@@ -75,7 +64,7 @@ class TestProviderLocks(base.TestCase):
 
     def test_lock_held_elsewhere_is_awaited_once(self):
         waiting = test_remote.WaitingClock()
-        locks = coordination.ProviderLocks(
+        locks = coordination.ContentionLock(
             waiting, self.url, start=lambda hold: None)
         locks.note_conflict(['p'])
         until = waiting.monotonic() + coordination.WAIT_S
@@ -94,7 +83,7 @@ class TestProviderLocks(base.TestCase):
         holder = tooz.get_coordinator(self.url, b'holder')
         holder.start()
         self.addCleanup(holder.stop)
-        lock = holder.get_lock(b'cellsched-%d' % self.name())
+        lock = holder.get_lock(b'cellsched-claims')
         locks = self.make()
         self.patch(coordination, 'CONTENDED_S', 50.0)
         self.assertTrue(lock.acquire(blocking=False))
@@ -106,9 +95,9 @@ class TestProviderLocks(base.TestCase):
 
     def test_lock_is_waited_for_as_long_as_thirty_writes_take(self):
         fake = fake_clock.FakeClock()
-        locks = coordination.ProviderLocks(fake, self.url, start)
+        locks = coordination.ContentionLock(fake, self.url, start)
         waits = []
-        locks._acquire = lambda name, until: waits.append(
+        locks._acquire = lambda until: waits.append(
             until - fake.monotonic())
         locks.note_conflict(['p'])
         for write_s in 0.01, 2.0, 60.0, 0:
@@ -118,6 +107,14 @@ class TestProviderLocks(base.TestCase):
 
         for expected, seconds in zip((1.0, 1.0, 12.0, 15.0), waits):
             self.assertAlmostEqual(expected, seconds, delta=0.1)
+
+    def test_contended_providers_have_one_lock(self):
+        self.patch(coordination, 'WAIT_S', 60.0)
+        locks = self.make()
+        locks.note_conflict(['q'])
+        for providers in ['p'], ['q'], ['r', 'q', 'p']:
+            with self.subTest(providers), locks.held(providers):
+                self.assertFalse(self.is_free())
 
     def test_eager_call_locks_providers_after_another_conflict(self):
         self.patch(coordination, 'WAIT_S', 60.0)
@@ -129,7 +126,7 @@ class TestProviderLocks(base.TestCase):
         holder = tooz.get_coordinator(self.url, b'holder')
         holder.start()
         self.addCleanup(holder.stop)
-        lock = holder.get_lock(b'cellsched-%d' % self.name())
+        lock = holder.get_lock(b'cellsched-claims')
         self.patch(coordination, 'WAIT_S', 60.0)
         locks, written, seen = self.make(), [], threading.Event()
 
@@ -146,10 +143,9 @@ class TestProviderLocks(base.TestCase):
         self.assertTrue(lock.acquire(blocking=False))
         first, second = (threading.Thread(target=write) for _ in range(2))
         first.start()
-        while not locks._uses:
+        while not locks._use:
             pass
-        [use] = locks._uses.values()
-        use.ended = Ended()
+        locks._use.ended = Ended()
         second.start()
         self.assertTrue(seen.wait(60))
 

@@ -247,7 +247,7 @@ class TestAlternatives(on_model.TestCase):
     def test_lock_of_a_host_is_held_while_most_claims_have_conflicts(self):
         held = []
 
-        class Locks(coordination.ProviderLocks):
+        class Locks(coordination.ContentionLock):
             @contextlib.contextmanager
             def held(self, providers):
                 names = list(filter(self.is_contended, providers))

@@ -72,7 +72,7 @@ class TestPlacementClaims(
     def test_claim_takes_the_lock_of_its_host_after_a_conflict(self):
         held = []
 
-        class Locks(coordination.ProviderLocks):
+        class Locks(coordination.ContentionLock):
             @contextlib.contextmanager
             def held(self, providers, eager=False):
                 held.append([*map(self.is_contended, providers)])

@@ -24,7 +24,7 @@ class TestLedger(tests.TestCase):
             'p', {'VCPU': claims.Inventory(total=8, max_unit=4),
                   'GB': claims.Inventory(total=8)})
         self.client = base.Client(self.model)
-        self.locks = coordination.ProviderLocks(clock.Clock())
+        self.locks = coordination.ContentionLock(clock.Clock())
         self.ledger = ledger.Ledger(session.Session(
             self.client, clock.Clock(), random.Random(), 5.0, 'x'), True,
             self.locks)
@@ -134,7 +134,7 @@ class TestLedger(tests.TestCase):
     def test_lock_is_held_after_a_concurrent_change_only(self):
         held = []
 
-        class Locks(coordination.ProviderLocks):
+        class Locks(coordination.ContentionLock):
             @contextlib.contextmanager
             def held(self, providers):
                 held.append([*providers])
