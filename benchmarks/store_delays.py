@@ -299,7 +299,7 @@ def scheduler(count):
 def lock_ms(count):
     """Return the CPU time of a lock of a contended provider, by a file."""
     with tempfile.TemporaryDirectory() as directory:
-        locks = coordination.ProviderLocks(
+        locks = coordination.ContentionLock(
             clock.Clock(), f'file://{directory}',
             lambda function: threading.Thread(target=function).start())
         locks.note_conflict(['p'])

@@ -151,7 +151,7 @@ class Filter(abc.ABC):
         """Return the amounts that a build may use on each host, by limit.
 
         A compute host checks ``memory_mb``, ``disk_gb`` and ``vcpu`` again
-        when it claims.
+        when it claims, and ``numa_topology``, a document in Nova's form.
         """
         return {}
 

@@ -114,6 +114,27 @@ class DeviceRequest:
     request_id: str | None = None
     affinity: str | None = None
 
+    def describes(self, pool: Pool) -> bool:
+        """Return whether the devices of a pool have the properties."""
+        return any(map(pool.fits, self.specs))
+
+    def allows(self, pool: Pool) -> bool:
+        """Return whether devices that fit may be taken.
+
+        Some kinds of devices have to be asked for. If all alternatives ask
+        for devices that can be live migrated, or for others, only these may
+        be taken.
+        """
+        kind, migratable = (
+            pool.values.get(name) for name in ('dev_type', 'live_migratable'))
+        if kind in _SPECIAL and not any(
+                each.get('dev_type') == kind for each in self.specs):
+            return False
+        if _is_remote(pool.values) and not any(map(_is_remote, self.specs)):
+            return False
+        asked = {each.get('live_migratable') for each in self.specs}
+        return asked not in ({'true'}, {'false'}) or migratable in asked
+
     def providers(self, mappings: Mappings | None) -> list[str]:
         """Return the provider of each device; empty if any may serve.
 
@@ -181,34 +202,19 @@ def matching(
     def enough(places: Sequence[int]) -> bool:
         return sum(pools[each].count for each in places) >= request.count
 
-    def only(test: Callable[[Pool], bool]) -> list[int]:
-        return [each for each in found if test(pools[each])]
-
-    found = list(range(len(pools)))
     # 1. Devices with the properties, near enough to the server's cells.
-    found = only(lambda pool: any(map(pool.fits, request.specs)))
+    found = [place for place, pool in enumerate(pools)
+             if request.describes(pool)]
     if cells is not None and enough(found):
         found = _near(pools, found, request.affinity or LEGACY, enough, cells,
                       host)
-    if not enough(found):
-        return None
     # 2. No kind of device that has to be asked for.
-    for kind in _SPECIAL:
-        if not any(each.get('dev_type') == kind for each in request.specs):
-            found = only(lambda pool: pool.values.get('dev_type') != kind)
-    if not any(map(_is_remote, request.specs)):
-        found = only(lambda pool: not _is_remote(pool.values))
+    found = [each for each in found if request.allows(pools[each])]
     # 3. The devices that Placement has allocated.
     if providers:
-        found = only(lambda pool: (
-            0 < providers.get(pool.provider or '', 0) <= pool.count))
-    # 4. Devices that can be moved, or cannot, if all alternatives agree.
-    for migratable in 'true', 'false':
-        if all(each.get('live_migratable') == migratable
-               for each in request.specs):
-            found = only(lambda pool: pool.values.get(
-                'live_migratable') == migratable)
-            break
+        found = [each for each in found if (
+            0 < providers.get(pools[each].provider or '', 0)
+            <= pools[each].count)]
     return found if found and enough(found) else None
 
 

@@ -73,10 +73,11 @@ Placement = tuple[PlacedCell, ...]
 class Demand:
     """Everything about a server that decides on which cells it fits.
 
+    :param topology: its cells; None if any cells serve
     :param packs: whether cells with less free capacity are tried first
     """
 
-    topology: GuestTopology
+    topology: GuestTopology | None
     devices: tuple[DeviceRequest, ...] = ()
     networks: Networks = Networks()
     packs: bool = False
@@ -92,7 +93,11 @@ def fit(
     :param mappings: providers by request group, of an allocation candidate;
         None if the requests name their providers
     """
-    cells = demand.topology.cells
+    topology = demand.topology
+    if topology is None:
+        found = has_devices(host, demand, pools, mappings, cells=None)
+        return () if found else None
+    cells = topology.cells
     if len(cells) > len(host.cells):
         return None
 
@@ -100,7 +105,7 @@ def fit(
     def placed(place: int, number: int) -> PlacedCell | None:
         return place_cell(
             ordered[place], cells[number], ratios,
-            emulator=demand.topology.isolates_emulator and number == 0)
+            emulator=topology.isolates_emulator and number == 0)
 
     @functools.cache
     def is_near(ids: frozenset[int]) -> bool:
@@ -122,15 +127,16 @@ def fit(
                     return placement
         return None
 
-    ordered = order(host, demand, pools)
+    ordered = order(host, topology, demand, pools)
     return search(())
 
 
 def order(
-    host: HostTopology, demand: Demand, pools: Pools | None
+    host: HostTopology, topology: GuestTopology, demand: Demand,
+    pools: Pools | None,
 ) -> Sequence[HostCell]:
     """Return the host cells in the order in which they are tried."""
-    cells, wanted = list(host.cells), demand.topology.cells
+    cells, wanted = list(host.cells), topology.cells
     if len(cells) == len(wanted):
         return cells
     # reverse keeps the order of equal cells.
@@ -208,13 +214,16 @@ def _page_sizes(cell: HostCell, wanted: GuestCell) -> Iterator[int]:
 
 def has_devices(
     host: HostTopology, demand: Demand, pools: Pools | None,
-    mappings: Mappings | None, cells: Iterable[int],
+    mappings: Mappings | None, cells: frozenset[int] | None,
 ) -> bool:
-    """Return whether a host has the devices, near to these cells."""
+    """Return whether a host has the devices, near to these cells.
+
+    :param cells: ids of the host cells; None if any devices serve
+    """
     if not demand.devices or pools is None:
         return True
     return devices.take(
-        pools, demand.devices, mappings, frozenset(cells), host) is not None
+        pools, demand.devices, mappings, cells, host) is not None
 
 
 def has_networks(

@@ -99,6 +99,11 @@ STANDARD = (
     Column('num_io_ops', WHOLE, 0, 'builds and moves in progress'),
     Column('failed_builds', WHOLE, 0, 'builds that failed in a row'),
     Column('free_pci_devices', WHOLE, 0, 'unused PCI devices'),
+    Column('numa_topology', CODED, None, 'NUMA cells with their usage, a '
+           ':class:`~cellsched.hardware.host.HostTopology`; None if the host '
+           'reported none'),
+    Column('device_pools', CODED, (), 'free PCI devices, a tuple of '
+           ':class:`~cellsched.hardware.devices.Pool`'),
     Column('hypervisor_type', CODED, None, 'type of the hypervisor; None '
            'if the host reported none'),
     Column('hypervisor_version', WHOLE, 0, 'version of the hypervisor'),

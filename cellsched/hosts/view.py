@@ -245,6 +245,7 @@ Column = npt.NDArray[Any]
 Mask = npt.NDArray[np.bool_]
 
 _Made = TypeVar('_Made')
+_Table = TypeVar('_Table', bound=host_snapshot.ValueTable)
 
 #: The size limit of the cache of unchanged columns; it is cleared beyond.
 _KEPT_MAX = 64
@@ -431,6 +432,15 @@ class Hosts:
         """
         return self.columns.snapshot.places.get(resource, ())
 
+    def taken(self) -> dict[int, int]:
+        """Return how many servers this decision took, by index of the host.
+
+        They are of one request, and no report counts them.
+        """
+        counts = collections.Counter(row for row, _ in self.columns.taken)
+        return {place: count for row, count in counts.items()
+                if (place := self.place(row)) is not None}
+
     # Coded columns.
 
     def code(self, name: str, value: Any) -> int:
@@ -462,6 +472,16 @@ class Hosts:
         """
         encoding = self.columns.snapshot.encoding(name)
         return encoding.spread(self[name], function, dtype)
+
+    def table(
+        self, name: str, kind: type[_Table]
+    ) -> tuple[_Table, Column]:
+        """Return figures of a coded column's values, and the hosts' codes.
+
+        The figures are kept with the values, of which many hosts may share
+        one: see :class:`~cellsched.hosts.snapshot.ValueTable`.
+        """
+        return self.columns.snapshot.encoding(name).table(kind), self[name]
 
     def number(
         self, key: str, default: float, least: float | None = None

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import copy
 import functools
 import json
+import operator
 from typing import Any
 from typing import Final
 
@@ -14,6 +15,9 @@ from oslo_serialization import jsonutils
 from oslo_versionedobjects import fields
 
 from cellsched import exception
+from cellsched.hardware import documents
+from cellsched.hardware import fit
+from cellsched.hardware import guest
 from cellsched.objects import base
 from cellsched.objects import request_groups
 from cellsched.objects import resources
@@ -68,6 +72,10 @@ class Destination(base.Object):
 
 #: Fields with request groups, in addition to those of the flavor.
 _BESIDE_FLAVOR = 'requested_resources', 'request_level_params'
+
+#: Fields that decide on NUMA cells and PCI devices.
+_OF_HARDWARE = ('numa_topology', 'pci_requests', 'network_metadata', 'flavor',
+                'image')
 
 
 @base.Registry.register
@@ -168,6 +176,39 @@ class RequestSpec(base.Object):
         data = params.setdefault('nova_object.data', {})
         data['root_required'] = [*(data.get('root_required') or ()), trait]
         self.request_level_params = params
+
+    def hardware(self) -> fit.Demand | None:
+        """Return what one instance asks of NUMA cells and PCI devices.
+
+        Without ``numa_topology`` the flavor and the image decide.
+
+        :returns: None if it asks for nothing
+        :raises cellsched.exception.Invalid: a field has another form, or the
+            flavor and the image ask for an impossible topology
+        """
+        given = tuple(self.values_of(_OF_HARDWARE).values())
+        kept: Any = self.__dict__.get('_kept_hardware')
+        if kept is None or any(map(operator.is_not, kept[0], given)):
+            kept = self.__dict__['_kept_hardware'] = given, self._hardware()
+        demand: fit.Demand | None = kept[1]
+        return demand
+
+    def _hardware(self) -> fit.Demand | None:
+        specs = self.flavor.get('extra_specs') or {}
+        properties = self.image_properties()
+        topology = documents.guest_topology(self.get('numa_topology'))
+        if topology is None and (specs or properties):
+            topology = guest.topology(
+                self.flavor.vcpus, self.flavor.memory_mb, specs, properties)
+        devices = documents.device_requests(self.get('pci_requests'))
+        if not devices and specs.get('pci_passthrough:alias'):
+            raise exception.InvalidField(
+                where='request', field='pci_requests',
+                expected='the devices of the extra spec pci_passthrough:alias')
+        if topology is None and not devices:
+            return None
+        return fit.Demand(topology, devices, documents.networks(
+            self.get('network_metadata')))
 
     def group_demand(self) -> request_groups.GroupDemand:
         """Return the request groups of one instance.

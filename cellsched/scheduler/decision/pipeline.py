@@ -659,9 +659,9 @@ class Pipeline:
     def limits(
         self, request: objects.RequestSpec,
         candidates: Candidates, row: int,
-    ) -> dict[str, int]:
+    ) -> dict[str, Any]:
         """Return the limits that the filters set for a build on a host."""
-        limits: dict[str, int] = {}
+        limits: dict[str, Any] = {}
         if not self._limiting:
             return limits
         chosen = candidates.filtered.hosts.at(np.array([row]))
@@ -777,7 +777,7 @@ class Pipeline:
 
 def _limits(
     stage: base.Filter, chosen: view.Hosts, request: objects.RequestSpec
-) -> dict[str, int]:
+) -> dict[str, Any]:
     """Return the limits that a filter sets on the selected host."""
-    return {name: int(column[0])
+    return {name: column[0] if column.dtype == object else int(column[0])
             for name, column in stage.limits(chosen, request).items()}

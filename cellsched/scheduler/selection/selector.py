@@ -195,7 +195,7 @@ class Offers(Protocol):
 
     def selection(
         self, row: int, allocated: allocation.ProviderAllocations | None,
-        limits: Mapping[str, int],
+        limits: Mapping[str, Any],
     ) -> Any:
         """Return a host in the form of an answer.
 
@@ -239,7 +239,7 @@ class HostOffers:
 
     def selection(
         self, row: int, allocated: allocation.ProviderAllocations | None,
-        limits: Mapping[str, int],
+        limits: Mapping[str, Any],
     ) -> objects.Selection:
         uuid, host, nodename, cell, zone = self._hosts.values_at(
             row, 'uuid', 'host', 'nodename', 'cell', 'availability_zone')

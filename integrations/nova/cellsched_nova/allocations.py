@@ -15,7 +15,7 @@ import dataclasses
 import random
 from typing import TypeVar
 
-from cellsched.claims.coordination import ProviderLocks
+from cellsched.claims.coordination import ContentionLock
 from cellsched.claims.placement.guards import Guards
 from cellsched.claims.placement import messages
 from cellsched.claims.placement import server
@@ -57,7 +57,7 @@ class Allocations:
 
     def __init__(
         self, client: server.PlacementClient, deadline: Deadline,
-        guards: int, locks: ProviderLocks | None = None,
+        guards: int, locks: ContentionLock | None = None,
     ) -> None:
         self._server = server.PlacementServer(client)
         self._deadline = deadline

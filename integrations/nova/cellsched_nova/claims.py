@@ -15,7 +15,7 @@ from typing import Any
 from oslo_log import log
 
 from cellsched.claims import base
-from cellsched.claims.coordination import ProviderLocks
+from cellsched.claims.coordination import ContentionLock
 from cellsched.claims import placement as placement_claims
 from cellsched.claims.placement import messages
 from cellsched.claims import remote
@@ -251,7 +251,7 @@ def make(
         that several processes write; empty for no locks
     """
     deadline = Deadline(timeout_s)
-    locks = ProviderLocks(
+    locks = ContentionLock(
         clock.Clock(), backend_url, lambda function: threading.Thread(
             target=function, name='lock of a provider', daemon=True).start())
     sender = report_client.ReportClient(client, deadline)

@@ -27,7 +27,7 @@ class LocksTestCase(base.TestCase):
 
     def make(self):
         """Return the locks of a process that had a conflict."""
-        locks = coordination.ProviderLocks(clock.Clock(), self.url, start)
+        locks = coordination.ContentionLock(clock.Clock(), self.url, start)
         locks.note_conflict(['p'])
         return locks
 
