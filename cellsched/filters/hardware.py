@@ -3,27 +3,25 @@
 
 from collections.abc import Hashable
 from collections.abc import Mapping
+import functools
 
 import numpy as np
 
 from cellsched.filters import base
-from cellsched.hardware.cell_table import both
 from cellsched.hardware.cell_table import CellTable
+from cellsched.hardware.cell_table import together
 from cellsched.hardware.device_table import DeviceTable
 from cellsched.hardware import devices
 from cellsched.hardware import documents
 from cellsched.hardware import fit
 from cellsched.hardware import guest
+from cellsched.hardware.host import HostTopology
 from cellsched.hosts import view
 from cellsched import objects
 
 #: Keys of flavors and images that ask for NUMA cells.
 _OF_CELLS = ('numa_nodes', 'cpu_policy', 'cpu_thread_policy',
              'cpu_realtime_mask', 'mem_page_size')
-
-#: Hosts for each value of a column from which on a verdict on each value takes
-#: less time than one on each host.
-_SHARED = 0.5
 
 
 class NUMATopologyFilter(base.Filter):
@@ -156,13 +154,15 @@ def _needs_threads(request: objects.RequestSpec) -> bool:
                                   ('cpu_thread_policy', guest.REQUIRE)))
 
 
-def _ratios(hosts: view.Hosts) -> list[float | view.Column]:
+def _ratios(
+    hosts: view.Hosts
+) -> tuple[float | view.Column, float | view.Column]:
     """Return the ratios of CPUs and memory, as one number if all agree."""
-    found: list[float | view.Column] = []
-    for name in 'cpu_allocation_ratio', 'ram_allocation_ratio':
+    def ratio(name: str) -> float | view.Column:
         least = hosts.least(name)
-        found.append(least if least == hosts.most(name) else hosts[name])
-    return found
+        return least if least == hosts.most(name) else hosts[name]
+
+    return ratio('cpu_allocation_ratio'), ratio('ram_allocation_ratio')
 
 
 def _fits(
@@ -170,20 +170,11 @@ def _fits(
 ) -> view.Mask:
     """Return whether the server fits on the cells of each host."""
     table, codes = hosts.table('numa_topology', CellTable)
-    cpu, memory = _ratios(hosts)
-    if (not demand.devices and isinstance(cpu, float)
-            and isinstance(memory, float)
-            and len(codes) > len(table) * _SHARED):
-        # One verdict for each topology.
-        return table.fits(
-            topology, cpu_ratio=cpu, ram_ratio=memory,
-            near=table.near_networks(demand.networks)).take(codes)
-    near = [table.near_networks(demand.networks, codes)]
     pools, codes_of_pools = hosts.table('device_pools', DeviceTable)
+    near = [table.near_networks(demand.networks, codes)]
     if demand.devices:
-        near.append(pools.near(demand.devices, codes_of_pools,
-                               table.ids(codes), table.sockets(codes)))
-    mask = table.fits(topology, codes, cpu, memory, both(near))
+        near.append(pools.near(demand.devices, codes_of_pools, table, codes))
+    mask = table.fits(topology, codes, *_ratios(hosts), together(near))
     if demand.devices and not pools.is_exact(demand.devices):
         mask[mask] = [_holds(hosts, place, demand, 1)
                       for place in np.flatnonzero(mask).tolist()]
@@ -197,16 +188,33 @@ def _holds(
     topology, pools, cpu, memory = hosts.values_at(
         place, 'numa_topology', 'device_pools', 'cpu_allocation_ratio',
         'ram_allocation_ratio')
-    for _ in range(count):
-        placement = fit.fit(topology, demand, fit.Ratios(cpu, memory), pools)
-        if placement is None:
-            return False
-        pools = devices.take(
-            pools, demand.devices, None,
-            [each.host_cell for each in placement] or None, topology) or ()
-        if placement:
-            topology = fit.used(topology, placement)
-    return True
+    return _after(topology, pools, demand, fit.Ratios(cpu, memory),
+                  count) is not None
+
+
+@functools.lru_cache(256)
+def _after(
+    topology: HostTopology | None, pools: devices.Pools, demand: fit.Demand,
+    ratios: fit.Ratios, count: int,
+) -> tuple[HostTopology | None, devices.Pools] | None:
+    """Return a host after it took equal servers; None if they do not fit.
+
+    Each server of a request asks about one more than the one before.
+    """
+    if not count:
+        return topology, pools
+    before = _after(topology, pools, demand, ratios, count - 1)
+    if before is None:
+        return None
+    topology, pools = before
+    placement = fit.fit(topology, demand, ratios, pools)
+    if placement is None:
+        return None
+    left = devices.take(
+        pools, demand.devices, None,
+        [each.host_cell for each in placement] or None, topology)
+    return (fit.used(topology, placement) if placement and topology
+            else topology), left or ()
 
 
 def _with_own(

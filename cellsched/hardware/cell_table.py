@@ -51,6 +51,9 @@ _ALL = slice(None)
 _CAPACITY = 64
 
 
+#: If there are more hosts for each entry, one verdict serves several.
+_SHARED = 0.5
+
 #: Returns the entries whose cells at these places are near enough.
 Near = Callable[[tuple[int, ...]], Mask]
 
@@ -101,6 +104,8 @@ class CellTable:
         self._numbers = np.full((_FIXED, 1, _CAPACITY), float(_ABSENT))
         self._threads = np.zeros(_CAPACITY, bool)
         self._networks: list[frozenset[str] | None] = [None]
+        #: Whether the id of each cell is its place.
+        self._in_order = True
         self._count = 0
 
     def __len__(self) -> int:
@@ -118,6 +123,7 @@ class CellTable:
             if topology is not None:
                 for place, cell in enumerate(topology.cells):
                     self._numbers[:, place, entry] = self._row(cell)
+                    self._in_order &= cell.id == place
                 self._threads[entry] = topology.has_threads
         self._count += len(topologies)
 
@@ -127,7 +133,7 @@ class CellTable:
         table._sizes, table._networks = self._sizes, [*self._networks]
         table._numbers = self._numbers[:, :, entries]
         table._threads = self._threads[entries]
-        table._count = len(entries)
+        table._in_order, table._count = self._in_order, len(entries)
         return table
 
     def _reserve(
@@ -188,18 +194,26 @@ class CellTable:
 
     def present(self, entries: Entries) -> Mask:
         """Return whether entries have a topology."""
-        return self._of(entries)[_ID, 0] != _ABSENT
+        return self._at(_ID, entries)[0] != _ABSENT
 
-    def ids(self, entries: Entries) -> Numbers:
-        """Return the ids of cells, by place and entry; -1 without a cell."""
-        return self._of(entries)[_ID]
+    def ids(self, entries: Entries) -> Numbers | None:
+        """Return the ids of cells, by place and entry; -1 without a cell.
+
+        :returns: None if the id of each cell is its place
+        """
+        return None if self._in_order else self._at(_ID, entries)
 
     def sockets(self, entries: Entries) -> Numbers:
         """Return the sockets of cells, by place and entry; -1 if unknown."""
-        return self._of(entries)[_SOCKET]
+        return self._at(_SOCKET, entries)
 
-    def _of(self, entries: Entries) -> Numbers:
-        return self._numbers[:, :, :self._count][:, :, entries]
+    def cells(self, entries: Entries) -> Mask:
+        """Return whether entries have a cell at each place."""
+        return self._at(_ID, entries) != _ABSENT
+
+    def _at(self, number: int, entries: Entries) -> Numbers:
+        """Return one number of the cells, by place and entry."""
+        return self._numbers[number, :, :self._count][:, entries]
 
     def fits(
         self, topology: GuestTopology, entries: Entries = _ALL,
@@ -213,59 +227,72 @@ class CellTable:
         :param ram_ratio: allocation ratio of memory
         :param near: which cells may serve together; by default any
         """
-        numbers, kinds = self._of(entries), _kinds(topology)
-        counts = list(kinds.values())
+        kinds = _kinds(topology)
+        # With equal ratios, and with more hosts than entries, each entry is
+        # judged once.
+        is_shared = isinstance(cpu_ratio, float) and isinstance(
+            ram_ratio, float) and (isinstance(entries, slice)
+                                   or len(entries) > _SHARED * len(self))
+        judged = _ALL if is_shared else entries
         masks = [functools.reduce(np.logical_and, (
             mask for _, mask in self._criteria(
-                numbers, kind, cpu_ratio, ram_ratio))) for kind in kinds]
+                judged, kind, cpu_ratio, ram_ratio))) for kind in kinds]
+        counts = list(kinds.values())
         if near is None:
-            return _assignable(masks, counts)
-        found = np.zeros(numbers.shape[2], bool)
+            found = _assignable(masks, counts)
+            return found[entries] if is_shared else found
+        if is_shared:
+            masks = [mask[:, entries] for mask in masks]
+        found = np.zeros(masks[0].shape[1], bool)
         for places in itertools.combinations(
-                range(numbers.shape[1]), len(topology.cells)):
-            some = _assignable(
-                [mask[list(places)] for mask in masks], counts)
+                range(len(masks[0])), len(topology.cells)):
+            some = _assignable([mask[list(places)] for mask in masks], counts)
             if some.any():
                 found |= some & near(places)
         return found
 
     def _criteria(
-        self, numbers: Numbers, kind: _Kind, cpu_ratio: Ratio,
+        self, entries: Entries, kind: _Kind, cpu_ratio: Ratio,
         ram_ratio: Ratio,
     ) -> Iterator[tuple[str, Mask]]:
         """Yield what a cell must offer, and the cells that offer it."""
-        yield self._memory(numbers, kind)
+        def at(number: int) -> Numbers:
+            return self._at(number, entries)
+
+        yield self._memory(at, kind)
         if kind.policy != guest.DEDICATED:
             yield (f'{kind.cpus} shared CPUs',
-                   (numbers[_CPUS] >= kind.cpus)
-                   & (numbers[_CPU_USAGE] + kind.cpus
-                      <= numbers[_CPUS] * cpu_ratio))
+                   (at(_CPUS) >= kind.cpus)
+                   & (at(_CPU_USAGE) + kind.cpus
+                      <= at(_CPUS) * cpu_ratio))
             yield (f'{kind.memory_mb} MB of memory',
-                   numbers[_MEMORY_USAGE] + kind.memory_mb
-                   <= numbers[_MEMORY] * ram_ratio)
+                   at(_MEMORY_USAGE) + kind.memory_mb
+                   <= at(_MEMORY) * ram_ratio)
         if not kind.is_pinned:
             return
         needed = kind.pcpus + kind.emulator
-        yield f'{needed} free dedicated CPUs', numbers[_FREE] >= needed
+        yield f'{needed} free dedicated CPUs', at(_FREE) >= needed
         if kind.thread_policy == guest.REQUIRE:
             yield (f'{kind.pcpus} free threads of whole cores',
-                   numbers[_TOGETHER] >= kind.pcpus)
+                   at(_TOGETHER) >= kind.pcpus)
         elif kind.thread_policy == guest.ISOLATE:
             yield (f'{kind.pcpus} free cores',
-                   (numbers[_CORES] >= kind.pcpus)
-                   & (numbers[_USABLE] >= needed)
-                   & (numbers[_ISOLABLE] > 0))
+                   (at(_CORES) >= kind.pcpus)
+                   & (at(_USABLE) >= needed)
+                   & (at(_ISOLABLE) > 0))
         if (kind.emulator or kind.thread_policy == guest.ISOLATE) and (
                 not kind.pcpus):
-            yield 'a dedicated vCPU', np.zeros(numbers.shape[1:], bool)
+            yield 'a dedicated vCPU', np.zeros(at(_ID).shape, bool)
 
-    def _memory(self, numbers: Numbers, kind: _Kind) -> tuple[str, Mask]:
+    def _memory(
+        self, at: Callable[[int], Numbers], kind: _Kind
+    ) -> tuple[str, Mask]:
         """Return the memory that a cell must offer, and the cells."""
         needed_kb, size = kind.memory_mb * KIB, kind.page_size
-        smallest = numbers[_SMALL_SIZE]
+        smallest = at(_SMALL_SIZE)
 
         def small(column: int) -> Mask:
-            found: Mask = numbers[column] >= needed_kb
+            found: Mask = at(column) >= needed_kb
             for each in self._sizes:
                 if needed_kb % each:
                     found &= smallest != each
@@ -275,7 +302,7 @@ class CellTable:
             found = np.zeros(smallest.shape, bool)
             for each in sizes:
                 if each in self._sizes and not needed_kb % each:
-                    holds = (numbers[_FIXED + self._sizes.index(each)]
+                    holds = (at(_FIXED + self._sizes.index(each))
                              >= needed_kb)
                     found |= (holds & (smallest != each) if beside_smallest
                               else holds)
@@ -301,8 +328,8 @@ class CellTable:
 
         :param entries: entries on which the server does not fit
         """
-        numbers = self._of(entries)
-        left = np.ones(numbers.shape[2], bool)
+        present = self.cells(entries)
+        left = np.ones(present.shape[1], bool)
         found: dict[str, int] = {}
 
         def count(text: str, lacking: Any) -> None:
@@ -312,13 +339,13 @@ class CellTable:
                 found[text] = found.get(text, 0) + int(lacking.sum())
                 left = left & ~lacking
 
-        cells = np.count_nonzero(numbers[_ID] != _ABSENT, axis=0)
+        cells = np.count_nonzero(present, axis=0)
         count('has no NUMA cells', cells == 0)
         count(f'has fewer than {len(topology.cells)} NUMA cells',
               cells < len(topology.cells))
         for kind in _kinds(topology):
             for text, mask in self._criteria(
-                    numbers, kind, cpu_ratio, ram_ratio):
+                    entries, kind, cpu_ratio, ram_ratio):
                 count(f'lacks {text} in a NUMA cell', ~mask.any(axis=0))
         count('lacks NUMA cells with everything together', left.copy())
         return found
@@ -327,7 +354,7 @@ class CellTable:
         self, networks: Networks, entries: Entries = _ALL
     ) -> Near | None:
         """Return which cells are near to networks; None if any are."""
-        numbers = self._of(entries)[_NETWORKS]
+        numbers = self._at(_NETWORKS, entries)
         masks = []
         for name in (*networks.physnets, *([''] if networks.tunneled else ())):
             mask = np.isin(numbers, [
@@ -342,7 +369,7 @@ class CellTable:
             for mask, nowhere in masks])
 
 
-def both(conditions: Iterable[Near | None]) -> Near | None:
+def together(conditions: Iterable[Near | None]) -> Near | None:
     """Return the conditions together; None if there is none."""
     found = [each for each in conditions if each is not None]
     if len(found) < 2:
@@ -360,6 +387,9 @@ def _assignable(masks: Sequence[Mask], counts: Sequence[int]) -> Mask:
     :param masks: the host cells that hold a guest cell, for each kind
     :param counts: number of guest cells of each kind
     """
+    if len(masks) == 1 and counts[0] == len(masks[0]):
+        every: Mask = np.logical_and.reduce(masks[0])
+        return every
     found = np.ones(masks[0].shape[1], bool)
     for number in range(1, len(masks) + 1):
         for some in itertools.combinations(range(len(masks)), number):

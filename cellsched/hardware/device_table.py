@@ -7,6 +7,7 @@ Each distinct tuple of pools is one entry. The verdicts are those of
 
 from collections.abc import Iterable
 from collections.abc import Iterator
+from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 import functools
@@ -16,14 +17,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from cellsched.hardware.cell_table import CellTable
 from cellsched.hardware.cell_table import Entries
 from cellsched.hardware.cell_table import Mask
 from cellsched.hardware.cell_table import Near
-from cellsched.hardware.cell_table import Numbers
 from cellsched.hardware import devices
 from cellsched.hardware.devices import DeviceRequest
 from cellsched.hardware.devices import Pool
 from cellsched.hardware.devices import Pools
+
+Numbers = npt.NDArray[np.int32]
 
 #: Properties of single devices or hosts, which requests seldom name.
 _OWN = frozenset({'address', 'parent_ifname', 'rp_uuid'})
@@ -42,7 +45,7 @@ class DeviceTable:
     def __init__(self) -> None:
         #: Pools of one device, whose own properties are left out.
         self._kinds: list[Pool] = []
-        self._counts = np.zeros((0, _CAPACITY))
+        self._counts = np.zeros((0, _CAPACITY), np.int32)
         self._count = 0
 
     def __len__(self) -> int:
@@ -76,7 +79,7 @@ class DeviceTable:
         if count > capacity:
             capacity = max(count, 2 * capacity)
         if (kinds, capacity) != (had, self._counts.shape[1]):
-            counts = np.zeros((kinds, capacity))
+            counts = np.zeros((kinds, capacity), np.int32)
             counts[:had, :self._counts.shape[1]] = self._counts
             self._counts = counts
 
@@ -115,27 +118,31 @@ class DeviceTable:
 
     def near(
         self, requests: Iterable[DeviceRequest], entries: Entries,
-        ids: Numbers, sockets: Numbers,
+        cells: CellTable, hosts: Entries,
     ) -> Near:
         """Return which cells have enough devices near to them.
 
-        :param ids: ids of the hosts' cells, by place and host
-        :param sockets: sockets of the hosts' cells, by place and host
+        :param cells: the cells of hosts
+        :param hosts: the entries of ``cells``, as many as ``entries``
         """
-        known = (sockets >= 0) | (ids < 0)
-        asked = [_Asked(
-            each, self._free(each, entries, usable=False).at(ids),
-            self._free(each, entries).at(ids)) for each in requests]
+        places = _Places(cells, hosts)
+        asked = []
+        for request in requests:
+            usable = self._free(request, entries)
+            fitting = (
+                usable if all(map(request.allows, self._fitting(request)))
+                else self._free(request, entries, usable=False))
+            asked.append(_Asked(request, fitting.at(places),
+                                usable.at(places), places))
 
-        def near(places: tuple[int, ...]) -> Mask:
-            chosen = [*places]
-            same = np.logical_or.reduce(
-                [sockets == sockets[place] for place in chosen]) & known.all(
-                    axis=0)
-            return functools.reduce(np.logical_and, [
-                each.holds(chosen, same) for each in asked])
+        def near(chosen: tuple[int, ...]) -> Mask:
+            return functools.reduce(
+                np.logical_and, [each.holds(chosen) for each in asked])
 
         return near
+
+    def _fitting(self, request: DeviceRequest) -> list[Pool]:
+        return list(filter(request.describes, self._kinds))
 
     def _free(
         self, request: DeviceRequest, entries: Entries, usable: bool = True
@@ -144,19 +151,54 @@ class DeviceTable:
 
         :param usable: whether devices that may not be taken are left out
         """
-        counts = self._counts[:, :self._count][:, entries]
+        counts = self._counts[:, :self._count]
         free: dict[int | None, Numbers] = {}
         for number in self._numbers(request.describes):
             kind = self._kinds[number]
             if not usable or request.allows(kind):
                 node = kind.numa_node
-                free[node] = free.get(node, 0.0) + counts[number]
-        return _Free(free, np.zeros(counts.shape[1]))
+                free[node] = free.get(node, 0) + counts[number]
+        return _Free({node: count[entries] for node, count in free.items()},
+                     counts[:0].sum(axis=0)[entries])
 
 
 def _kind(pool: Pool) -> Pool:
     return Pool(1, pool.numa_node, tuple(
         each for each in pool.properties if each[0] not in _OWN))
+
+
+class _Places:
+    """The cells of hosts, by place.
+
+    :ivar count: the most cells of a host
+    """
+
+    def __init__(self, cells: CellTable, hosts: Entries) -> None:
+        self._cells, self._hosts = cells, hosts
+        self._ids = cells.ids(hosts)
+        self.count = len(cells.cells(hosts))
+
+    def of_nodes(
+        self, nodes: Mapping[int | None, Numbers], none: Numbers
+    ) -> list[Numbers]:
+        """Return the numbers of nodes by the place of the cell."""
+        if self._ids is None:
+            return [nodes.get(place, none) for place in range(self.count)]
+        return [sum((np.where(ids == node, count, 0)
+                     for node, count in nodes.items() if node is not None),
+                    none) for ids in self._ids]
+
+    @functools.cached_property
+    def _sockets(self) -> tuple[npt.NDArray[np.float64], Mask]:
+        sockets = self._cells.sockets(self._hosts)
+        known = (sockets >= 0) | ~self._cells.cells(self._hosts)
+        return sockets, np.logical_and.reduce(known)
+
+    def same_socket(self, chosen: tuple[int, ...]) -> Mask:
+        """Return the cells of the same sockets, by place and host."""
+        sockets, known = self._sockets
+        return np.logical_or.reduce(
+            [sockets == sockets[place] for place in chosen]) & known
 
 
 @dataclasses.dataclass(frozen=True)
@@ -174,22 +216,24 @@ class _Free:
         """The devices anywhere."""
         return sum(self.nodes.values(), self.none)
 
-    def at(self, ids: Numbers) -> '_Near':
+    def at(self, places: _Places) -> '_Near':
         """Return the devices by the place of the cell that they are near."""
-        cells = np.zeros(ids.shape)
-        for node, count in self.nodes.items():
-            if node is not None:
-                cells += np.where(ids == node, count, 0.0)
-        return _Near(cells, self.nodes.get(None, self.none), self.all)
+        return _Near(places.of_nodes(self.nodes, self.none),
+                     self.nodes.get(None, self.none), self.all)
 
 
 @dataclasses.dataclass(frozen=True)
 class _Near:
     """The devices near to cells, near to none that is known, and all."""
 
-    cells: Numbers
+    cells: list[Numbers]
     nowhere: Numbers
     all: Numbers
+
+    def at(self, chosen: tuple[int, ...]) -> Numbers:
+        """Return the devices near to any of the cells at places."""
+        return functools.reduce(
+            np.add, [self.cells[place] for place in chosen])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -199,20 +243,18 @@ class _Asked:
     request: DeviceRequest
     fitting: _Near
     usable: _Near
+    places: _Places
 
-    def holds(self, places: list[int], same_socket: Mask) -> Mask:
-        """Return whether enough devices are near to the cells at places.
-
-        :param same_socket: the cells of the same sockets, by place and host
-        """
+    def holds(self, chosen: tuple[int, ...]) -> Mask:
+        """Return whether enough devices are near to the cells at places."""
         count = self.request.count
         affinity = self.request.affinity or devices.LEGACY
-        near = self.fitting.cells[places].sum(axis=0)
-        usable = self.usable.cells[places].sum(axis=0)
+        near, usable = self.fitting.at(chosen), self.usable.at(chosen)
         if affinity == devices.REQUIRED:
             return usable >= count
         if affinity == devices.SOCKET:
-            other = np.where(same_socket, self.usable.cells, 0.0).sum(axis=0)
+            other = np.where(self.places.same_socket(chosen),
+                             self.usable.cells, 0).sum(axis=0)
         else:
             other = usable + self.usable.nowhere
             if affinity != devices.LEGACY:

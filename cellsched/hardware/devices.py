@@ -114,6 +114,9 @@ class DeviceRequest:
     request_id: str | None = None
     affinity: str | None = None
 
+    def __hash__(self) -> int:
+        return hash((self.count, self.alias, self.request_id, self.affinity))
+
     def describes(self, pool: Pool) -> bool:
         """Return whether the devices of a pool have the properties."""
         return any(map(pool.fits, self.specs))

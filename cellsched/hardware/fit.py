@@ -84,11 +84,12 @@ class Demand:
 
 
 def fit(
-    host: HostTopology, demand: Demand, ratios: Ratios = Ratios(),
+    host: HostTopology | None, demand: Demand, ratios: Ratios = Ratios(),
     pools: Pools | None = None, mappings: Mappings | None = None,
 ) -> Placement | None:
     """Return the cells of a host for a server; None if it does not fit.
 
+    :param host: the host; None if it reports no cells
     :param pools: the free devices of the host; None if it reports none
     :param mappings: providers by request group, of an allocation candidate;
         None if the requests name their providers
@@ -98,7 +99,7 @@ def fit(
         found = has_devices(host, demand, pools, mappings, cells=None)
         return () if found else None
     cells = topology.cells
-    if len(cells) > len(host.cells):
+    if host is None or len(cells) > len(host.cells):
         return None
 
     @functools.cache
@@ -213,7 +214,7 @@ def _page_sizes(cell: HostCell, wanted: GuestCell) -> Iterator[int]:
 
 
 def has_devices(
-    host: HostTopology, demand: Demand, pools: Pools | None,
+    host: HostTopology | None, demand: Demand, pools: Pools | None,
     mappings: Mappings | None, cells: frozenset[int] | None,
 ) -> bool:
     """Return whether a host has the devices, near to these cells.

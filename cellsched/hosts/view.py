@@ -438,6 +438,9 @@ class Hosts:
         They are of one request, and no report counts them.
         """
         counts = collections.Counter(row for row, _ in self.columns.taken)
+        if len(self) < len(counts):
+            return {place: counts[row] for place, row in enumerate(
+                self.rows.tolist()) if row in counts}
         return {place: count for row, count in counts.items()
                 if (place := self.place(row)) is not None}
 

@@ -60,8 +60,8 @@ class DeviceTableTest(unittest.TestCase):
                 2, ({'vendor_id': '8086'},), 'a', affinity=affinity)
             for code, each in enumerate(topologies):
                 codes = np.full(len(pools), code)
-                near = table.near([request], np.arange(len(pools)),
-                                  cells.ids(codes), cells.sockets(codes))
+                near = table.near(
+                    [request], np.arange(len(pools)), cells, codes)
                 demand = fit.Demand(topology, (request,))
                 with self.subTest(affinity=affinity, sockets=code):
                     self.assertEqual(
