@@ -42,8 +42,10 @@ from cellsched_nova import filters as nova_stages
 #: Modules of Nova's plug-ins that the product can replace.
 _FILTERS, _WEIGHERS = 'nova.scheduler.filters.', 'nova.scheduler.weights.'
 
-#: Plug-ins that read facts which Nova's computes do not report.
-_BY_ROW = frozenset({'ImagePropertiesWeigher'})
+#: Plug-ins that read facts which Nova's computes do not report, or which are
+#: no columns.
+_BY_ROW = frozenset({'ImagePropertiesWeigher', 'NUMATopologyFilter',
+                     'PciPassthroughFilter'})
 
 Plugin = Any
 
