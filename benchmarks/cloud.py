@@ -8,8 +8,10 @@ read. ``table`` and ``request`` convert them to objects of this project.
 import json
 import uuid
 
+import hardware_shapes
 import numpy as np
 
+from cellsched.hardware import documents
 from cellsched.hosts import aggregate
 from cellsched.hosts import columns
 from cellsched.hosts.table import HostTable
@@ -26,7 +28,9 @@ def document(parameters):
     """Return random hosts of a few sizes, partly used, some down or disabled.
 
     :param parameters: ``hosts``, ``cells``, ``zones``, ``aggregates``,
-        ``seed``, and ``fill`` with the smallest and the largest used share
+        ``seed``, ``fill`` with the smallest and the largest used share, and
+        ``shapes``, the number of kinds of hosts that report NUMA cells and
+        PCI devices
     """
     random = np.random.default_rng(parameters['seed'])
     count, cells = parameters['hosts'], parameters['cells']
@@ -68,8 +72,21 @@ def document(parameters):
                 600.0 if random.random() < 0.01 else 5.0),
             'aggregates': groups,
             'instances': [str(uuid.UUID(int=2 ** 80 + number))]})
+    if parameters.get('shapes'):
+        add_hardware(hosts, parameters['shapes'], random)
     return {'now': builders.NOW, 'hosts': hosts,
             'aggregates': [*aggregates, *zones]}
+
+
+def add_hardware(hosts, shapes, random):
+    """Add NUMA cells and PCI devices, which are half used."""
+    shape = [hardware_shapes.topology(number) for number in range(shapes)]
+    for host in hosts:
+        cells = shape[random.integers(0, shapes)]
+        host['numa_topology'] = documents.written_host(
+            hardware_shapes.half_used(cells, random))
+        host['pci_stats'] = documents.written_pools(
+            hardware_shapes.pools(cells, random))
 
 
 def groups_of(parameters):
@@ -103,12 +120,18 @@ def table(contents, kind=HostTable):
             'disk_mb_used', 'disk_allocation_ratio', 'num_instances',
             'num_io_ops', 'failed_builds', 'hypervisor_type',
             'hypervisor_version', 'cpu_info', 'forced_down', 'last_seen_up')
+    pools = [documents.device_pools(host.get('pci_stats')) for host in hosts]
     groups = {}
     for host in hosts:
         key = tuple(host['aggregates'])
         groups.setdefault(key, tuple(aggregates[each] for each in key))
     result.put(column('uuid'), {
         **{name: column(name) for name in same},
+        'numa_topology': [documents.host_topology(host.get('numa_topology'))
+                          for host in hosts],
+        'device_pools': pools,
+        'free_pci_devices': [
+            sum(pool.count for pool in each) for each in pools],
         'cell': column('cell_uuid'), 'service_disabled': column('disabled'),
         'supported_instances': column(
             'supported_instances', lambda all_: tuple(map(tuple, all_))),
@@ -135,8 +158,8 @@ def request_document(parameters):
     """Return a request in the form that both sides read.
 
     :param parameters: fields of the flavor, ``image`` with properties,
-        ``availability_zone``, ``hints``, and ``group`` with a policy and the
-        number of ``members``
+        ``availability_zone``, ``hints``, ``group`` with a policy and the
+        number of ``members``, and ``devices``, a number of PCI devices
     """
     fields = dict(parameters)
     group = fields.pop('group', None)
@@ -148,8 +171,9 @@ def request_document(parameters):
                  'hosts': [f'host{number * step}'
                            for number in range(group['members'])],
                  'rules': {}}
-    image = fields.pop('image', None)
+    image, count = fields.pop('image', None), fields.pop('devices', 0)
     return {
+        **({'pci_requests': hardware_shapes.request(count)} if count else {}),
         'project_id': 'project', 'user_id': 'user',
         'image': None if image is None else {
             'id': str(uuid.UUID(int=2)), 'properties': image},
@@ -169,4 +193,5 @@ def request(contents):
         image=contents['image'] and dict(contents['image']),
         availability_zone=contents['availability_zone'],
         instance_uuid=contents['instance_uuid'],
+        pci_requests=contents.get('pci_requests'),
         **({'group': group} if group else {}))

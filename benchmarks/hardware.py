@@ -14,24 +14,18 @@ The floor is a request of the same size that asks for neither.
 """
 
 import decision
+import hardware_shapes
 import numpy as np
 import shapes
 
 from cellsched.hardware import devices
-from cellsched.hardware import documents
 from cellsched.hardware import fit
-from cellsched.hardware import host
 from cellsched.testing import builders
 
 FILTERS = ['ComputeFilter', 'ComputeCapabilitiesFilter',
            'ImagePropertiesFilter', 'ServerGroupAntiAffinityFilter',
            'ServerGroupAffinityFilter', 'NUMATopologyFilter',
            'PciPassthroughFilter']
-
-DEVICE = {'vendor_id': '10de', 'product_id': '20b5', 'dev_type': 'type-PCI'}
-
-#: Devices of one pool.
-DEVICES = 4
 
 
 def run(parameters, repeat):
@@ -57,12 +51,11 @@ def requests(number):
             'root_gb': 10}
     pinned = {'hw:cpu_policy': 'dedicated'}
     two = {**size, 'extra_specs': {**pinned, 'hw:numa_nodes': '2'}}
-    asked = documents.written_requests([devices.DeviceRequest(
-        2, ({'vendor_id': '10de', 'product_id': '20b5'},), 'gpu')])
     return {
         'floor': builders.request(**size),
         'cells': builders.request(**two),
-        'devices': builders.request(**two, pci_requests=asked),
+        'devices': builders.request(
+            **two, pci_requests=hardware_shapes.request(2)),
         'many': builders.request(**size, extra_specs=pinned)}
 
 
@@ -70,48 +63,16 @@ def table_of(parameters):
     """Return hosts of some shapes, whose cells and devices are half used."""
     table = shapes.table_of(parameters)
     random = np.random.default_rng(parameters['seed'])
-    shape = [topology(number) for number in range(parameters['shapes'])]
+    shape = [hardware_shapes.topology(number)
+             for number in range(parameters['shapes'])]
     chosen = random.integers(0, len(shape), len(table))
     table.put(list(table['uuid']), {
-        'numa_topology': [
-            half_used(shape[each], random) for each in chosen],
-        'device_pools': [pools(shape[each], random) for each in chosen]})
+        'numa_topology': [hardware_shapes.half_used(shape[each], random)
+                          for each in chosen],
+        'device_pools': [hardware_shapes.pools(shape[each], random)
+                         for each in chosen]})
     table.publish()
     return table
-
-
-def topology(number):
-    """Return a host of two or four cells without servers."""
-    cells = 2 if number % 4 else 4
-    cores = 8 + 2 * number
-    return host.HostTopology(tuple(
-        host.HostCell(
-            cell, frozenset(), frozenset(range(
-                2 * cores * cell, 2 * cores * (cell + 1))), 65536,
-            siblings=tuple(frozenset([2 * core, 2 * core + 1])
-                           for core in range(cores * cell,
-                                             cores * (cell + 1))),
-            pages=(host.Pages(4, 2 ** 24), host.Pages(2048, 8192)),
-            socket=cell * 2 // cells) for cell in range(cells)))
-
-
-def half_used(shape, random):
-    """Return a host on which a random half of the CPUs is in use."""
-    cells = []
-    for cell in shape.cells:
-        cpus = sorted(cell.pcpus)
-        count = random.integers(len(cpus) // 4, 3 * len(cpus) // 4)
-        cells.append(cell.taken(
-            1024 * int(count), 0, frozenset(cpus[:count]), None))
-    return host.HostTopology(tuple(cells))
-
-
-def pools(shape, random):
-    """Return the free devices of a host."""
-    return devices.pools([
-        {**DEVICE, 'numa_node': cell.id, 'count': count}
-        for cell in shape.cells
-        if (count := int(random.integers(0, DEVICES + 1)))])
 
 
 def report(decides, table, request):

@@ -29,6 +29,7 @@ from nova.pci import stats as pci_stats
 from nova.scheduler import host_manager
 from nova.scheduler import weights
 from nova import version
+from nova.virt import hardware
 from oslo_utils import timeutils
 
 import inputs
@@ -151,12 +152,26 @@ def make_states(contents):
         state.host_ip = host.get('host_ip')
         state.hypervisor_hostname = host['nodename']
         state.metrics = objects.MonitorMetricList.from_json(None)
-        state.pci_stats = pci_stats.PciDeviceStats(None)
+        set_hardware(state, host)
         state.aggregates = [aggregates[id_] for id_ in host['aggregates']]
         state.instances = {uuid: objects.Instance(uuid=uuid)
                            for uuid in host['instances']}
         states.append(state)
     return states
+
+
+def set_hardware(state, host):
+    """Set the NUMA cells and the PCI devices of a host."""
+    topology, pools = host.get('numa_topology'), host.get('pci_stats')
+    cells = None
+    if topology is not None:
+        cells = objects.NUMATopology.obj_from_primitive(topology)
+        state.numa_topology = cells
+    state.pci_stats = pci_stats.PciDeviceStats(
+        cells, stats=None if pools is None else
+        objects.PciDevicePoolList.obj_from_primitive(pools))
+    # Placement found the host itself.
+    state.allocation_candidates = [{'mappings': {}}]
 
 
 def set_services(contents, states, now):
@@ -190,13 +205,19 @@ def make_request(request):
     """Return a new RequestSpec; a decision can change it."""
     flavor, image, group = (
         request['flavor'], request['image'], request['instance_group'])
+    devices = request.get('pci_requests')
+    flavor = objects.Flavor(
+        id=1, flavorid=flavor['name'], rxtx_factor=1.0, is_public=True,
+        disabled=False, **{name: flavor[name] for name in inputs.FLAVOR})
+    image = None if image is None else objects.ImageMeta.from_dict(image)
     return objects.RequestSpec(
         project_id=request['project_id'],
         user_id=request['user_id'],
-        flavor=objects.Flavor(
-            id=1, flavorid=flavor['name'], rxtx_factor=1.0, is_public=True,
-            disabled=False, **{name: flavor[name] for name in inputs.FLAVOR}),
-        image=None if image is None else objects.ImageMeta.from_dict(image),
+        flavor=flavor, image=image,
+        numa_topology=hardware.numa_get_constraints(
+            flavor, image or objects.ImageMeta.from_dict({})),
+        pci_requests=None if devices is None else
+        objects.InstancePCIRequests.obj_from_primitive(devices),
         availability_zone=request['availability_zone'],
         scheduler_hints=request['scheduler_hints'],
         instance_group=None if group is None else objects.InstanceGroup(
@@ -207,8 +228,8 @@ def make_request(request):
         num_instances=request['num_instances'],
         force_hosts=request.get('force_hosts'),
         force_nodes=request.get('force_nodes'),
-        requested_destination=None, retry=None, numa_topology=None,
-        pci_requests=None, limits=objects.SchedulerLimits(),
+        requested_destination=None, retry=None,
+        limits=objects.SchedulerLimits(),
         requested_networks=objects.NetworkRequestList(),
         requested_resources=[], is_bfv=False)
 

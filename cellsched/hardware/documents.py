@@ -260,6 +260,18 @@ def _written_cell(cell: HostCell) -> dict[str, Any]:
     return fields
 
 
+def written_pools(pools: Pools) -> dict[str, Any]:
+    """Return the ``PciDevicePoolList`` of a host's free devices."""
+    listed = []
+    for pool in pools:
+        tags = dict(pool.properties)
+        listed.append(_object('PciDevicePool', '1.1', {
+            'vendor_id': tags.pop('vendor_id'),
+            'product_id': tags.pop('product_id'),
+            'numa_node': pool.numa_node, 'count': pool.count, 'tags': tags}))
+    return _object('PciDevicePoolList', '1.1', {'objects': listed})
+
+
 def written_requests(requests: Iterable[DeviceRequest]) -> dict[str, Any]:
     """Return the ``InstancePCIRequests`` of a server."""
     return _object('InstancePCIRequests', '1.1', {'requests': [

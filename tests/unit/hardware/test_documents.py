@@ -98,6 +98,15 @@ class DevicesTest(unittest.TestCase):
                 self.assertEqual(requests, documents.device_requests(_read(
                     documents.written_requests(requests))))
 
+    def test_pools_keep_everything(self):
+        for case in cases.of_kind('pci'):
+            pools = cases.pools(case)
+            if pools is None:
+                continue
+            with self.subTest(case['name']):
+                self.assertEqual(pools, documents.device_pools(_read(
+                    documents.written_pools(pools))))
+
     def test_pools_of_all_forms(self):
         tagged = {**self.POOL, 'physical_network': 'red'}
         [expected] = devices.pools([tagged])
