@@ -5,27 +5,32 @@ Parameters: ``hosts``, ``cells``, ``zones``, ``seed`` and ``fill`` as in
 ``shapes.py``; ``shapes``, the number of kinds of hosts; ``many``, the number
 of servers of a request for many.
 
-No request is like the one before. After each decision its host reports the
-cells and devices that the server uses. ``cells`` asks for dedicated CPUs on
-two NUMA cells, ``devices`` for two devices near to them, and ``many`` for many
-servers with dedicated CPUs on one cell each.
+No request is like the one before. After each decision the server holds the
+CPUs, pages and devices that the decision named. ``cells`` asks for dedicated
+CPUs on two NUMA cells, ``devices`` for two devices near to them, and ``many``
+for many servers with dedicated CPUs on one cell each.
 
 The floor is a request of the same size that asks for neither.
 """
+
+import random as randoms
 
 import decision
 import hardware_shapes
 import numpy as np
 import shapes
 
-from cellsched.hardware import devices
 from cellsched.hardware import fit
+from cellsched.hardware import units
+from cellsched.scheduler.selection import selector
 from cellsched.testing import builders
 
 FILTERS = ['ComputeFilter', 'ComputeCapabilitiesFilter',
            'ImagePropertiesFilter', 'ServerGroupAntiAffinityFilter',
            'ServerGroupAffinityFilter', 'NUMATopologyFilter',
            'PciPassthroughFilter']
+
+POLICY = selector.SelectionPolicy(randoms.Random(0))
 
 
 def run(parameters, repeat):
@@ -37,12 +42,21 @@ def run(parameters, repeat):
             count = parameters['many'] if name == 'many' else 1
             if name == 'many' and number % 20:
                 continue
-            seconds = decision.timed(
-                decision.choose, decides, table, {}, request, count)
+            seconds = decision.timed(decide, decides, table, request, count)
             if number >= 0:
                 samples[name].append(seconds)
-            report(decides, table, request)
     return samples
+
+
+def decide(decides, table, request, count):
+    """Select hosts for servers, and confirm what they use there."""
+    hosts = decision.view_of(decides, table, {}, request)
+    found = selector.Selector(decides, POLICY, hosts, request)
+    for number in range(count):
+        if not found.choose(str(number), None, number == count - 1):
+            raise RuntimeError('no host passed; expected at least one')
+    table.confirm(table.reserve(hosts))
+    table.reuse(hosts)
 
 
 def requests(number):
@@ -65,30 +79,27 @@ def table_of(parameters):
     random = np.random.default_rng(parameters['seed'])
     shape = [hardware_shapes.topology(number)
              for number in range(parameters['shapes'])]
+    pools = [hardware_shapes.pools(each) for each in shape]
+    left = [units.inventory(each, some, fit.Ratios())
+            for each, some in zip(shape, pools)]
     chosen = random.integers(0, len(shape), len(table))
+    available = {}
+    for row, number in enumerate(chosen):
+        amounts = dict(left[number])
+        for cell in hardware_shapes.half_used(shape[number], random).cells:
+            for cpu in cell.pinned:
+                amounts[units.cpu(cpu)] = 0
+            amounts[units.memory(cell.id)] -= cell.memory_usage
+            amounts[units.pages(cell.id, 4)] -= cell.pages[0].used
+        for pool in pools[number]:
+            amounts[units.device(pool)] = random.integers(0, pool.count + 1)
+        for name, amount in amounts.items():
+            available.setdefault(name, np.zeros(len(table)))[row] = amount
     table.put(list(table['uuid']), {
-        'numa_topology': [hardware_shapes.half_used(shape[each], random)
-                          for each in chosen],
-        'device_pools': [hardware_shapes.pools(shape[each], random)
-                         for each in chosen]})
+        'numa_topology': [shape[number] for number in chosen],
+        'device_pools': [pools[number] for number in chosen],
+        'claims_hardware': True, 'available:PCPU': 1000.0, **{
+            f'available:{name}': column
+            for name, column in available.items()}})
     table.publish()
     return table
-
-
-def report(decides, table, request):
-    """Let the selected host report what the server uses."""
-    hosts = decision.view_of(decides, table, {}, request)
-    row = decision.decide(decides, hosts, request, 1).top(1)[0]
-    uuid, cells, free = hosts.values_at(
-        row, 'uuid', 'numa_topology', 'device_pools')
-    table.reuse(hosts)
-    demand = request.hardware()
-    if demand is None:
-        return
-    placement = fit.fit(cells, demand, pools=free)
-    table.put([uuid], {
-        'numa_topology': [fit.used(cells, placement)],
-        'device_pools': [devices.take(
-            free, demand.devices, None,
-            [each.host_cell for each in placement], cells)]})
-    table.publish()

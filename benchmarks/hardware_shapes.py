@@ -37,12 +37,13 @@ def half_used(shape, random):
     return host.HostTopology(tuple(cells))
 
 
-def pools(shape, random):
-    """Return the free devices of a host."""
+def pools(shape, random=None):
+    """Return the devices of a host; with random numbers, the free ones."""
     return devices.pools([
         {**DEVICE, 'numa_node': cell.id, 'count': count}
         for cell in shape.cells
-        if (count := int(random.integers(0, DEVICES + 1)))])
+        if (count := DEVICES if random is None
+            else int(random.integers(0, DEVICES + 1)))])
 
 
 def request(count):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The fit of a server on the cells of many hosts at once.
 
-Each distinct topology, with its usage, is one entry. The verdicts are those
-of :mod:`.fit`, which also decides on the cells and CPUs of the selected host.
+The verdicts are those of :mod:`.fit`, which also decides on the cells and CPUs
+of the selected host.
 """
 
 import collections
@@ -24,6 +24,8 @@ from cellsched.hardware.guest import GuestTopology
 from cellsched.hardware.host import HostCell
 from cellsched.hardware.host import HostTopology
 from cellsched.hardware.host import KIB
+from cellsched.hardware.host import Pages
+from cellsched.hardware import units
 
 Numbers = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
@@ -47,18 +49,18 @@ _ABSENT = -1
 Entries = slice | npt.NDArray[Any]
 _ALL = slice(None)
 
-#: The first capacity; it doubles when it is exceeded.
-_CAPACITY = 64
+#: Rows: all, or some by their indices.
+Rows = slice | npt.NDArray[Any]
+_ALL = slice(None)
 
-
-#: If there are more hosts for each entry, one verdict serves several.
-_SHARED = 0.5
-
-#: Returns the entries whose cells at these places are near enough.
+#: Returns the rows whose cells at these places are near enough.
 Near = Callable[[tuple[int, ...]], Mask]
 
-#: Allocation ratios: one for all entries, or one for each.
+#: Allocation ratios: one for all rows, or one for each.
 Ratio = float | npt.NDArray[np.float64]
+
+#: Returns the unclaimed amount of a class, for the rows that are set.
+Amounts = Callable[[str], Numbers]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,7 +80,7 @@ class _Kind:
 
     @property
     def is_pinned(self) -> bool:
-        """Whether any vCPU may have a dedicated CPU."""
+        """True if any vCPU may have a dedicated CPU."""
         return self.policy in (guest.DEDICATED, guest.MIXED)
 
 
@@ -92,93 +94,102 @@ def _kinds(topology: GuestTopology) -> dict[_Kind, int]:
 
 
 class CellTable:
-    """The cells of topologies as numbers, by entry.
+    """The cells of hosts as numbers, by row.
 
-    Entries are only appended. A thread may read while another one appends the
-    same entries.
+    :param length: the number of rows
     """
 
-    def __init__(self) -> None:
+    def __init__(self, length: int) -> None:
         self._sizes: tuple[int, ...] = ()
-        #: By number, place of the cell, and entry.
-        self._numbers = np.full((_FIXED, 1, _CAPACITY), float(_ABSENT))
-        self._threads = np.zeros(_CAPACITY, bool)
+        #: By number, place of the cell, and row.
+        self._numbers = np.full((_FIXED, 1, length), float(_ABSENT))
+        self._threads = np.zeros(length, bool)
         self._networks: list[frozenset[str] | None] = [None]
         #: Whether the id of each cell is its place.
         self._in_order = True
-        self._count = 0
 
     def __len__(self) -> int:
-        return self._count
+        return len(self._threads)
 
-    def add(self, topologies: Sequence[HostTopology | None]) -> None:
-        """Append entries; None is a host without a topology."""
-        cells = [cell for each in topologies if each for cell in each.cells]
-        sizes = {size for cell in cells for size in cell.sizes}
-        most = max((len(each.cells) for each in topologies if each),
-                   default=0)
-        self._reserve(tuple(sorted(sizes.union(self._sizes))), most,
-                      self._count + len(topologies))
-        for entry, topology in enumerate(topologies, start=self._count):
-            if topology is not None:
-                for place, cell in enumerate(topology.cells):
-                    self._numbers[:, place, entry] = self._row(cell)
-                    self._in_order &= cell.id == place
-                self._threads[entry] = topology.has_threads
-        self._count += len(topologies)
-
-    def select(self, entries: npt.NDArray[Any]) -> 'CellTable':
-        """Return a table of some entries, in this order."""
-        table = CellTable()
-        table._sizes, table._networks = self._sizes, [*self._networks]
-        table._numbers = self._numbers[:, :, entries]
-        table._threads = self._threads[entries]
-        table._in_order, table._count = self._in_order, len(entries)
-        return table
-
-    def _reserve(
-        self, sizes: tuple[int, ...], cells: int, count: int
+    def put(
+        self, rows: npt.NDArray[Any], topology: HostTopology | None,
+        amounts: Amounts | None = None, cpu_ratio: Ratio = 1.0,
+        ram_ratio: Ratio = 1.0,
     ) -> None:
-        """Make room for page sizes, cells and entries."""
-        _, had, capacity = kept = self._numbers.shape
-        if count > capacity:
-            capacity = max(count, 2 * capacity)
-        wanted = (_FIXED + len(sizes), max(cells, had), capacity)
-        if sizes == self._sizes and wanted == kept:
+        """Set the cells of hosts of one topology.
+
+        :param topology: the topology; None if the hosts report none
+        :param amounts: the unclaimed amounts; None if the topology has the
+            usage
+        :param cpu_ratio: allocation ratio of shared CPUs
+        :param ram_ratio: allocation ratio of memory
+        """
+        self._numbers[:, :, rows] = _ABSENT
+        self._threads[rows] = False
+        if topology is None:
             return
-        numbers = np.full(wanted, float(_ABSENT))
+        sizes = {size for cell in topology.cells for size in cell.sizes}
+        self._reserve(tuple(sorted(sizes.union(self._sizes))),
+                      len(topology.cells))
+        self._threads[rows] = topology.has_threads
+        for place, cell in enumerate(topology.cells):
+            self._in_order &= cell.id == place
+            usage = (
+                _ReportedUsage(cell) if amounts is None else
+                _ClaimedUsage(cell, amounts, cpu_ratio, ram_ratio))
+            for number, value in enumerate(self._values(cell, usage)):
+                self._numbers[number, place, rows] = value
+
+    def _reserve(self, sizes: tuple[int, ...], cells: int) -> None:
+        """Make room for page sizes and cells."""
+        _, had, length = self._numbers.shape
+        if sizes == self._sizes and cells <= had:
+            return
+        numbers = np.full((_FIXED + len(sizes), max(cells, had), length),
+                          float(_ABSENT))
         places = [*range(_FIXED), *(
             _FIXED + sizes.index(each) for each in self._sizes)]
-        numbers[places, :had, :kept[2]] = self._numbers
-        threads = np.zeros(capacity, bool)
-        threads[:kept[2]] = self._threads
-        self._sizes, self._numbers, self._threads = sizes, numbers, threads
+        numbers[places, :had] = self._numbers
+        self._sizes, self._numbers = sizes, numbers
 
-    def _row(self, cell: HostCell) -> list[int]:
-        """Return the numbers of a cell."""
+    def _values(
+        self, cell: HostCell, usage: '_ReportedUsage | _ClaimedUsage'
+    ) -> Iterator[Any]:
+        """Yield the numbers of a cell, in order."""
+        yield len(cell.cpus)
+        yield usage.cpus
+        yield cell.memory_mb
+        yield usage.memory_mb
+        # The free threads of each core, and the cores with at least 1, 2, …
+        # free threads.
+        cores, threads = usage.cores, cell.threads
+        counts = [(cores >= number).sum(axis=0)
+                  for number in range(1, threads + 1)]
+        yield cores.sum(axis=0) if threads else _ABSENT
         smallest = next(iter(cell.sizes.values()), None)
         if smallest is None:
-            memory, free, size = (cell.memory_mb * KIB,
-                                  cell.free_memory_mb * KIB, 1)
+            yield cell.memory_mb * KIB
+            yield (cell.memory_mb - usage.memory_mb) * KIB
+            yield 1
         else:
-            size = smallest.size_kb
-            memory, free = smallest.total * size, smallest.free * size
-        cores, threads = cell.free_cores, cell.threads
-        # The number of cores with at least 1, 2, … free threads.
-        counts = [sum(len(core) >= number for core in cores)
-                  for number in range(1, threads + 1)]
-        pages = [cell.sizes[each].free * each if each in cell.sizes
-                 else _ABSENT for each in self._sizes]
-        return [
-            len(cell.cpus), cell.cpu_usage, cell.memory_mb, cell.memory_usage,
-            min(len(cell.free_pcpus), sum(counts)) if counts else _ABSENT,
-            memory, free, size, counts[-1] if counts else _ABSENT,
-            counts[0] if counts else _ABSENT,
-            max((number * count for number, count in enumerate(
-                counts, start=1) if number > 1 and count), default=_ABSENT),
-            int(threads == 1 or cell.cpus == cell.pcpus), cell.id,
-            _ABSENT if cell.socket is None else cell.socket,
-            self._number(cell), *pages]
+            yield smallest.total * smallest.size_kb
+            yield usage.free_kb(smallest)
+            yield smallest.size_kb
+        yield counts[-1] if threads else _ABSENT
+        yield counts[0] if threads else _ABSENT
+        together: Any = _ABSENT
+        for number, count in enumerate(counts, start=1):
+            if number > 1:
+                together = np.maximum(together, np.where(
+                    count > 0, number * count, _ABSENT))
+        yield together
+        yield threads == 1 or cell.cpus == cell.pcpus
+        yield cell.id
+        yield _ABSENT if cell.socket is None else cell.socket
+        yield self._number(cell)
+        for size in self._sizes:
+            yield (usage.free_kb(cell.sizes[size]) if size in cell.sizes
+                   else _ABSENT)
 
     def _number(self, cell: HostCell) -> int:
         """Return the number of a cell's networks."""
@@ -188,61 +199,48 @@ class CellTable:
             self._networks.append(networks)
         return self._networks.index(networks)
 
-    def threads(self, entries: Entries) -> Mask:
-        """Return whether entries have cores with several threads."""
-        return self._threads[:self._count][entries]
+    def threads(self, rows: Rows) -> Mask:
+        """Return whether rows have cores with several threads."""
+        return self._threads[rows]
 
-    def present(self, entries: Entries) -> Mask:
-        """Return whether entries have a topology."""
-        return self._at(_ID, entries)[0] != _ABSENT
-
-    def ids(self, entries: Entries) -> Numbers | None:
-        """Return the ids of cells, by place and entry; -1 without a cell.
+    def ids(self, rows: Rows) -> Numbers | None:
+        """Return the ids of cells, by place and row; -1 without a cell.
 
         :returns: None if the id of each cell is its place
         """
-        return None if self._in_order else self._at(_ID, entries)
+        return None if self._in_order else self._at(_ID, rows)
 
-    def sockets(self, entries: Entries) -> Numbers:
-        """Return the sockets of cells, by place and entry; -1 if unknown."""
-        return self._at(_SOCKET, entries)
+    def sockets(self, rows: Rows) -> Numbers:
+        """Return the sockets of cells, by place and row; -1 if unknown."""
+        return self._at(_SOCKET, rows)
 
-    def cells(self, entries: Entries) -> Mask:
-        """Return whether entries have a cell at each place."""
-        return self._at(_ID, entries) != _ABSENT
+    def cells(self, rows: Rows) -> Mask:
+        """Return whether rows have a cell at each place."""
+        return self._at(_ID, rows) != _ABSENT
 
-    def _at(self, number: int, entries: Entries) -> Numbers:
-        """Return one number of the cells, by place and entry."""
-        return self._numbers[number, :, :self._count][:, entries]
+    def _at(self, number: int, rows: Rows) -> Numbers:
+        """Return one number of the cells, by place and row."""
+        return self._numbers[number][:, rows]
 
     def fits(
-        self, topology: GuestTopology, entries: Entries = _ALL,
+        self, topology: GuestTopology, rows: Rows = _ALL,
         cpu_ratio: Ratio = 1.0, ram_ratio: Ratio = 1.0,
         near: Near | None = None,
     ) -> Mask:
-        """Return whether a server fits, for each entry.
+        """Return whether a server fits, for each row.
 
-        :param entries: the entries; by default all
+        :param rows: the rows; by default all
         :param cpu_ratio: allocation ratio of shared CPUs
         :param ram_ratio: allocation ratio of memory
         :param near: which cells may serve together; by default any
         """
         kinds = _kinds(topology)
-        # With equal ratios, and with more hosts than entries, each entry is
-        # judged once.
-        is_shared = isinstance(cpu_ratio, float) and isinstance(
-            ram_ratio, float) and (isinstance(entries, slice)
-                                   or len(entries) > _SHARED * len(self))
-        judged = _ALL if is_shared else entries
         masks = [functools.reduce(np.logical_and, (
             mask for _, mask in self._criteria(
-                judged, kind, cpu_ratio, ram_ratio))) for kind in kinds]
+                rows, kind, cpu_ratio, ram_ratio))) for kind in kinds]
         counts = list(kinds.values())
         if near is None:
-            found = _assignable(masks, counts)
-            return found[entries] if is_shared else found
-        if is_shared:
-            masks = [mask[:, entries] for mask in masks]
+            return _assignable(masks, counts)
         found = np.zeros(masks[0].shape[1], bool)
         for places in itertools.combinations(
                 range(len(masks[0])), len(topology.cells)):
@@ -252,12 +250,12 @@ class CellTable:
         return found
 
     def _criteria(
-        self, entries: Entries, kind: _Kind, cpu_ratio: Ratio,
+        self, rows: Rows, kind: _Kind, cpu_ratio: Ratio,
         ram_ratio: Ratio,
     ) -> Iterator[tuple[str, Mask]]:
         """Yield what a cell must offer, and the cells that offer it."""
         def at(number: int) -> Numbers:
-            return self._at(number, entries)
+            return self._at(number, rows)
 
         yield self._memory(at, kind)
         if kind.policy != guest.DEDICATED:
@@ -321,23 +319,23 @@ class CellTable:
                 free([size], False))
 
     def lacks(
-        self, topology: GuestTopology, entries: Entries = _ALL,
+        self, topology: GuestTopology, rows: Rows = _ALL,
         cpu_ratio: Ratio = 1.0, ram_ratio: Ratio = 1.0,
     ) -> dict[str, int]:
-        """Return how many of some entries lack which part first.
+        """Return how many of some rows lack which part first.
 
-        :param entries: entries on which the server does not fit
+        :param rows: rows on which the server does not fit
         """
-        present = self.cells(entries)
-        left = np.ones(present.shape[1], bool)
+        present = self.cells(rows)
+        unexplained = np.ones(present.shape[1], bool)
         found: dict[str, int] = {}
 
         def count(text: str, lacking: Any) -> None:
-            nonlocal left
-            lacking = lacking & left
+            nonlocal unexplained
+            lacking = lacking & unexplained
             if lacking.any():
                 found[text] = found.get(text, 0) + int(lacking.sum())
-                left = left & ~lacking
+                unexplained = unexplained & ~lacking
 
         cells = np.count_nonzero(present, axis=0)
         count('has no NUMA cells', cells == 0)
@@ -345,16 +343,16 @@ class CellTable:
               cells < len(topology.cells))
         for kind in _kinds(topology):
             for text, mask in self._criteria(
-                    entries, kind, cpu_ratio, ram_ratio):
+                    rows, kind, cpu_ratio, ram_ratio):
                 count(f'lacks {text} in a NUMA cell', ~mask.any(axis=0))
-        count('lacks NUMA cells with everything together', left.copy())
+        count('lacks NUMA cells with everything together', unexplained.copy())
         return found
 
     def near_networks(
-        self, networks: Networks, entries: Entries = _ALL
+        self, networks: Networks, rows: Rows = _ALL
     ) -> Near | None:
         """Return which cells are near to networks; None if any are."""
-        numbers = self._at(_NETWORKS, entries)
+        numbers = self._at(_NETWORKS, rows)
         masks = []
         for name in (*networks.physnets, *([''] if networks.tunneled else ())):
             mask = np.isin(numbers, [
@@ -369,6 +367,48 @@ class CellTable:
             for mask, nowhere in masks])
 
 
+class _ReportedUsage:
+    """The usage of a cell as its host reported it."""
+
+    def __init__(self, cell: HostCell) -> None:
+        self.cpus: Any = cell.cpu_usage
+        self.memory_mb: Any = cell.memory_usage
+        self.cores: Any = np.array([[len(core)] for core in cell.free_cores])
+
+    def free_kb(self, pages: Pages) -> Any:
+        """Return the free memory in pages of a size, in KiB."""
+        return pages.free * pages.size_kb
+
+
+class _ClaimedUsage:
+    """The usage of a cell by the claims, for several hosts."""
+
+    def __init__(
+        self, cell: HostCell, amounts: Amounts, cpu_ratio: Ratio,
+        ram_ratio: Ratio,
+    ) -> None:
+        self.cpus: Any = np.floor(len(cell.cpus) * cpu_ratio) - amounts(
+            units.shared_cpus(cell.id))
+        self.memory_mb: Any = np.floor(cell.memory_mb * ram_ratio) - amounts(
+            units.memory(cell.id))
+        self.cores: Any = np.array([
+            sum(amounts(units.cpu(cpu)) >= 1 for cpu in core & cell.pcpus)
+            + 0 * self.cpus for core in cell.siblings])
+        self._free = {
+            size: amounts(units.pages(cell.id, size)) * size
+            for size in cell.sizes}
+        # Memory without claimed pages is in the smallest ones.
+        named = sum((each.total - each.reserved) * each.size_kb
+                    - self._free[each.size_kb] for each in cell.pages)
+        for size in itertools.islice(cell.sizes, 1):
+            self._free[size] = self._free[size] - np.maximum(
+                0, self.memory_mb * KIB - named) // size * size
+
+    def free_kb(self, pages: Pages) -> Any:
+        """Return the free memory in pages of a size, in KiB."""
+        return self._free[pages.size_kb]
+
+
 def together(conditions: Iterable[Near | None]) -> Near | None:
     """Return the conditions together; None if there is none."""
     found = [each for each in conditions if each is not None]
@@ -379,7 +419,7 @@ def together(conditions: Iterable[Near | None]) -> Near | None:
 
 
 def _assignable(masks: Sequence[Mask], counts: Sequence[int]) -> Mask:
-    """Return whether guest cells can have a host cell each, by entry.
+    """Return whether guest cells can have a host cell each, by row.
 
     By Hall's theorem they can if each set of guest cells has as many host
     cells that hold any of them.

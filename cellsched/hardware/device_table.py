@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The free PCI devices of many hosts at once.
 
-Each distinct tuple of pools is one entry. The verdicts are those of
-:mod:`.devices`.
+The verdicts are those of :mod:`.devices`.
 """
 
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
-from collections.abc import Sequence
 import dataclasses
 import functools
 import itertools
@@ -17,71 +15,57 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from cellsched.hardware.cell_table import Amounts
 from cellsched.hardware.cell_table import CellTable
-from cellsched.hardware.cell_table import Entries
 from cellsched.hardware.cell_table import Mask
 from cellsched.hardware.cell_table import Near
+from cellsched.hardware.cell_table import Rows
 from cellsched.hardware import devices
 from cellsched.hardware.devices import DeviceRequest
 from cellsched.hardware.devices import Pool
 from cellsched.hardware.devices import Pools
+from cellsched.hardware import units
 
 Numbers = npt.NDArray[np.int32]
 
 #: Properties of single devices or hosts, which requests seldom name.
 _OWN = frozenset({'address', 'parent_ifname', 'rp_uuid'})
 
-#: The first capacity; it doubles when it is exceeded.
-_CAPACITY = 64
-
 
 class DeviceTable:
-    """The numbers of free devices, by their properties and entry.
+    """The numbers of free devices, by their properties and row.
 
-    Entries are only appended. A thread may read while another one appends the
-    same entries.
+    :param length: the number of rows
     """
 
-    def __init__(self) -> None:
+    def __init__(self, length: int) -> None:
         #: Pools of one device, whose own properties are left out.
         self._kinds: list[Pool] = []
-        self._counts = np.zeros((0, _CAPACITY), np.int32)
-        self._count = 0
+        self._counts: list[Numbers] = []
+        self._none = np.zeros(length, np.int32)
 
     def __len__(self) -> int:
-        return self._count
+        return len(self._none)
 
-    def add(self, entries: Sequence[Pools]) -> None:
-        """Append entries, the pools of a host each."""
-        kinds = {pool: None for pools in entries for pool in map(_kind, pools)
-                 if pool not in self._kinds}
-        self._reserve(len(self._kinds) + len(kinds),
-                      self._count + len(entries))
-        self._kinds.extend(kinds)
-        for entry, pools in enumerate(entries, start=self._count):
-            self._counts[:, entry] = 0
-            for pool in pools:
-                self._counts[self._kinds.index(_kind(pool)), entry] += (
-                    pool.count)
-        self._count += len(entries)
+    def put(
+        self, rows: npt.NDArray[Any], pools: Pools,
+        amounts: Amounts | None = None,
+    ) -> None:
+        """Set the devices of hosts with the same pools.
 
-    def select(self, entries: npt.NDArray[Any]) -> 'DeviceTable':
-        """Return a table of some entries, in this order."""
-        table = DeviceTable()
-        table._kinds = [*self._kinds]
-        table._counts = self._counts[:, entries]
-        table._count = len(entries)
-        return table
-
-    def _reserve(self, kinds: int, count: int) -> None:
-        """Make room for kinds and entries."""
-        had, capacity = self._counts.shape
-        if count > capacity:
-            capacity = max(count, 2 * capacity)
-        if (kinds, capacity) != (had, self._counts.shape[1]):
-            counts = np.zeros((kinds, capacity), np.int32)
-            counts[:had, :self._counts.shape[1]] = self._counts
-            self._counts = counts
+        :param amounts: the unclaimed amounts; None if the pools have the
+            numbers of free devices
+        """
+        for counts in self._counts:
+            counts[rows] = 0
+        for pool in pools:
+            kind = _kind(pool)
+            if kind not in self._kinds:
+                self._counts.append(self._none.copy())
+                self._kinds.append(kind)
+            self._counts[self._kinds.index(kind)][rows] += (
+                pool.count if amounts is None
+                else amounts(units.device(pool)).astype(np.int32))
 
     def is_exact(self, requests: Iterable[DeviceRequest]) -> bool:
         """Return whether the verdicts are exact.
@@ -102,38 +86,36 @@ class DeviceTable:
                 if test(kind)]
 
     def lacking(
-        self, requests: Iterable[DeviceRequest], entries: Entries
+        self, requests: Iterable[DeviceRequest], rows: Rows
     ) -> Iterator[tuple[DeviceRequest, Numbers]]:
-        """Yield each request with the number of devices that entries have."""
+        """Yield each request with the number of devices that rows have."""
         for request in requests:
-            yield request, self._free(request, entries).all
+            yield request, self._free(request, rows).all
 
     def enough(
-        self, requests: Iterable[DeviceRequest], entries: Entries
+        self, requests: Iterable[DeviceRequest], rows: Rows
     ) -> Mask:
-        """Return whether entries have enough devices, anywhere."""
+        """Return whether rows have enough devices, anywhere."""
         return functools.reduce(np.logical_and, [
             free >= request.count
-            for request, free in self.lacking(requests, entries)])
+            for request, free in self.lacking(requests, rows)])
 
     def near(
-        self, requests: Iterable[DeviceRequest], entries: Entries,
-        cells: CellTable, hosts: Entries,
+        self, requests: Iterable[DeviceRequest], rows: Rows, cells: CellTable,
     ) -> Near:
         """Return which cells have enough devices near to them.
 
-        :param cells: the cells of hosts
-        :param hosts: the entries of ``cells``, as many as ``entries``
+        :param cells: the cells of the same hosts
         """
-        places = _Places(cells, hosts)
+        places = _Places(cells, rows)
         asked = []
         for request in requests:
-            usable = self._free(request, entries)
+            usable = self._free(request, rows)
             fitting = (
                 usable if all(map(request.allows, self._fitting(request)))
-                else self._free(request, entries, usable=False))
-            asked.append(_Asked(request, fitting.at(places),
-                                usable.at(places), places))
+                else self._free(request, rows, usable=False))
+            asked.append(_RequestVerdict(
+                request, fitting.at(places), usable.at(places), places))
 
         def near(chosen: tuple[int, ...]) -> Mask:
             return functools.reduce(
@@ -145,21 +127,19 @@ class DeviceTable:
         return list(filter(request.describes, self._kinds))
 
     def _free(
-        self, request: DeviceRequest, entries: Entries, usable: bool = True
+        self, request: DeviceRequest, rows: Rows, usable: bool = True
     ) -> '_Free':
         """Return the free devices for a request, by node.
 
         :param usable: whether devices that may not be taken are left out
         """
-        counts = self._counts[:, :self._count]
         free: dict[int | None, Numbers] = {}
         for number in self._numbers(request.describes):
             kind = self._kinds[number]
             if not usable or request.allows(kind):
                 node = kind.numa_node
-                free[node] = free.get(node, 0) + counts[number]
-        return _Free({node: count[entries] for node, count in free.items()},
-                     counts[:0].sum(axis=0)[entries])
+                free[node] = free.get(node, 0) + self._counts[number][rows]
+        return _Free(free, self._none[rows])
 
 
 def _kind(pool: Pool) -> Pool:
@@ -173,10 +153,10 @@ class _Places:
     :ivar count: the most cells of a host
     """
 
-    def __init__(self, cells: CellTable, hosts: Entries) -> None:
-        self._cells, self._hosts = cells, hosts
-        self._ids = cells.ids(hosts)
-        self.count = len(cells.cells(hosts))
+    def __init__(self, cells: CellTable, rows: Rows) -> None:
+        self._cells, self._rows = cells, rows
+        self._ids = cells.ids(rows)
+        self.count = len(cells.cells(rows))
 
     def of_nodes(
         self, nodes: Mapping[int | None, Numbers], none: Numbers
@@ -190,8 +170,8 @@ class _Places:
 
     @functools.cached_property
     def _sockets(self) -> tuple[npt.NDArray[np.float64], Mask]:
-        sockets = self._cells.sockets(self._hosts)
-        known = (sockets >= 0) | ~self._cells.cells(self._hosts)
+        sockets = self._cells.sockets(self._rows)
+        known = (sockets >= 0) | ~self._cells.cells(self._rows)
         return sockets, np.logical_and.reduce(known)
 
     def same_socket(self, chosen: tuple[int, ...]) -> Mask:
@@ -237,7 +217,7 @@ class _Near:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Asked:
+class _RequestVerdict:
     """A request, with the devices that fit and those that may be taken."""
 
     request: DeviceRequest

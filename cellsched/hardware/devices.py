@@ -58,14 +58,14 @@ class Pool:
         uuid: str | None = self.values.get('rp_uuid')
         return uuid
 
-    def left(self, taken: int) -> 'Pool':
+    def without(self, taken: int) -> 'Pool':
         """Return the pool without some devices."""
         return dataclasses.replace(self, count=self.count - taken)
 
-    def fits(self, wanted: Mapping[str, Any]) -> bool:
+    def fits(self, spec: Mapping[str, Any]) -> bool:
         """Return whether its devices have these properties."""
         return all(_equal(self.values.get(name), value)
-                   for name, value in wanted.items()
+                   for name, value in spec.items()
                    if name not in _OF_PLACEMENT)
 
 
@@ -89,12 +89,12 @@ def _frozen(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def _equal(has: Any, wanted: Any) -> bool:
-    if isinstance(wanted, (list, tuple)) and isinstance(has, tuple):
-        return set(wanted) <= set(has)
-    if isinstance(wanted, str):
-        wanted = wanted.lower()
-    return bool((has.lower() if isinstance(has, str) else has) == wanted)
+def _equal(has: Any, value: Any) -> bool:
+    if isinstance(value, (list, tuple)) and isinstance(has, tuple):
+        return set(value) <= set(has)
+    if isinstance(value, str):
+        value = value.lower()
+    return bool((has.lower() if isinstance(has, str) else has) == value)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -168,28 +168,28 @@ def take(
     :param cells: ids of the host cells of the server; None without any
     :param host: the host, to find the cells of a socket
     """
-    left = list(pools)
+    remaining = list(pools)
     for request in requests:
         providers = collections.Counter(request.providers(mappings))
-        usable = matching(left, request, providers, cells, host)
+        usable = matching(remaining, request, providers, cells, host)
         if usable is None:
             return None
         if providers:
-            served = [each.provider for each in left if each.provider]
+            served = [each.provider for each in remaining if each.provider]
             if len(set(served)) < len(served):
                 # Two pools cannot be one provider.
                 return None
             for place in usable:
-                pool = left[place]
-                left[place] = pool.left(providers[str(pool.provider)])
+                pool = remaining[place]
+                remaining[place] = pool.without(providers[str(pool.provider)])
         else:
             missing = request.count
             for place in usable:
-                taken = min(missing, left[place].count)
-                left[place] = left[place].left(taken)
+                taken = min(missing, remaining[place].count)
+                remaining[place] = remaining[place].without(taken)
                 missing -= taken
-        left = [each for each in left if each.count > 0]
-    return tuple(left)
+        remaining = [each for each in remaining if each.count > 0]
+    return tuple(remaining)
 
 
 def matching(

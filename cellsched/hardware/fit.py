@@ -137,13 +137,13 @@ def order(
     pools: Pools | None,
 ) -> Sequence[HostCell]:
     """Return the host cells in the order in which they are tried."""
-    cells, wanted = list(host.cells), topology.cells
-    if len(cells) == len(wanted):
+    cells = list(host.cells)
+    if len(cells) == len(topology.cells):
         return cells
     # reverse keeps the order of equal cells.
     cells.sort(key=lambda cell: cell.free_memory_mb,
                reverse=not demand.packs)
-    if wanted[0].is_pinned:
+    if topology.cells[0].is_pinned:
         cells.sort(key=lambda cell: len(cell.free_pcpus),
                    reverse=not demand.packs)
     else:
@@ -159,50 +159,51 @@ def order(
 
 
 def place_cell(
-    cell: HostCell, wanted: GuestCell, ratios: Ratios, emulator: bool = False
+    cell: HostCell, guest_cell: GuestCell, ratios: Ratios,
+    emulator: bool = False,
 ) -> PlacedCell | None:
     """Return a guest cell on a host cell; None if it does not fit.
 
     :param emulator: whether one more CPU is for the emulator's threads
     """
     # 1. Memory, in pages if the host reports any.
-    pages = next(_page_sizes(cell, wanted), None)
+    pages = next(_page_sizes(cell, guest_cell), None)
     if pages is None:
         return None
     # 2. Shared CPUs; one server does not share a CPU with itself.
-    if wanted.is_shared and (
-            len(wanted.cpus) > len(cell.cpus)
-            or cell.cpu_usage + len(wanted.cpus)
+    if guest_cell.is_shared and (
+            len(guest_cell.cpus) > len(cell.cpus)
+            or cell.cpu_usage + len(guest_cell.cpus)
             > len(cell.cpus) * ratios.cpu
-            or cell.memory_usage + wanted.memory_mb
+            or cell.memory_usage + guest_cell.memory_mb
             > cell.memory_mb * ratios.memory):
         return None
     # 3. Dedicated CPUs.
     pins: Pins | None = Pins()
-    if wanted.is_pinned:
-        if len(wanted.pcpus) + emulator > len(cell.free_pcpus):
+    if guest_cell.is_pinned:
+        if len(guest_cell.pcpus) + emulator > len(cell.free_pcpus):
             return None
-        pins = packing.pin(cell, wanted, emulator)
+        pins = packing.pin(cell, guest_cell, emulator)
     if pins is None:
         return None
-    return PlacedCell(wanted, cell.id, pages or None, pins)
+    return PlacedCell(guest_cell, cell.id, pages or None, pins)
 
 
-def _page_sizes(cell: HostCell, wanted: GuestCell) -> Iterator[int]:
+def _page_sizes(cell: HostCell, guest_cell: GuestCell) -> Iterator[int]:
     """Yield the page sizes that a guest cell can have, the best first.
 
     A size of 0 stands for any pages.
     """
-    size, memory_mb = wanted.page_size, wanted.memory_mb
+    size, memory_mb = guest_cell.page_size, guest_cell.memory_mb
     if size is None:
         if not cell.sizes:
-            free = (cell.free_memory_mb if wanted.is_pinned
+            free = (cell.free_memory_mb if guest_cell.is_pinned
                     else cell.memory_mb)
             if memory_mb <= free:
                 yield 0
             return
         smallest = next(iter(cell.sizes.values()))
-        if smallest.holds(memory_mb, whole=not wanted.is_pinned):
+        if smallest.holds(memory_mb, whole=not guest_cell.is_pinned):
             yield 0
         return
     sizes = list(cell.sizes)

@@ -143,12 +143,12 @@ class GuestCell:
 
     @property
     def is_pinned(self) -> bool:
-        """Whether any vCPU may have a dedicated CPU."""
+        """True if any vCPU may have a dedicated CPU."""
         return self.policy in (DEDICATED, MIXED)
 
     @property
     def is_shared(self) -> bool:
-        """Whether any vCPU may share a CPU."""
+        """True if any vCPU may share a CPU."""
         return self.policy != DEDICATED
 
 
@@ -165,7 +165,7 @@ class GuestTopology:
 
     @property
     def isolates_emulator(self) -> bool:
-        """Whether the emulator's threads have a dedicated CPU."""
+        """True if the emulator's threads have a dedicated CPU."""
         return self.emulator_policy == ISOLATE
 
     @property
@@ -486,17 +486,17 @@ def _split(
     if cpus is None or memory is None or not (
             len(cpus) == len(memory) == nodes):
         refuse('ImageNUMATopologyIncomplete')
-    left = set(source.all)
+    unassigned = set(source.all)
     for assigned in cpus:
         for cpu in sorted(assigned):
             if cpu >= source.vcpus:
                 refuse('ImageNUMATopologyCPUOutOfRange', cpunum=cpu,
                        cpumax=source.vcpus - 1)
-            if cpu not in left:
+            if cpu not in unassigned:
                 refuse('ImageNUMATopologyCPUDuplicates', cpunum=cpu)
-            left.remove(cpu)
-    if left:
-        refuse('ImageNUMATopologyCPUsUnassigned', cpuset=left)
+            unassigned.remove(cpu)
+    if unassigned:
+        refuse('ImageNUMATopologyCPUsUnassigned', cpuset=unassigned)
     if sum(memory) != memory_mb:
         refuse('ImageNUMATopologyMemoryOutOfRange', memsize=sum(memory),
                memtotal=memory_mb)

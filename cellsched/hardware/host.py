@@ -141,7 +141,7 @@ class HostTopology:
 
     @property
     def has_threads(self) -> bool:
-        """Whether any core has several threads."""
+        """True if any core has several threads."""
         return any(each.threads > 1 for each in self.cells)
 
     def neighbours(self, cells: Iterable[int]) -> frozenset[int]:

@@ -28,7 +28,7 @@ class Pins:
 
 
 def pin(
-    cell: HostCell, wanted: guest.GuestCell, emulator: bool
+    cell: HostCell, guest_cell: guest.GuestCell, emulator: bool
 ) -> Pins | None:
     """Return the CPUs for the dedicated vCPUs; None if they do not fit.
 
@@ -38,8 +38,8 @@ def pin(
     if not threads:
         # A host that reports no cores cannot say what is free.
         return None
-    vcpus = sorted(wanted.pcpus)
-    if wanted.thread_policy == guest.ISOLATE:
+    vcpus = sorted(guest_cell.pcpus)
+    if guest_cell.thread_policy == guest.ISOLATE:
         if threads > 1 and cell.cpus != cell.pcpus:
             # Nova's compute host refuses this, too.
             return None
@@ -48,7 +48,7 @@ def pin(
             return None
         return _pins(cell, vcpus, cores, 1, emulator, isolated=True)
     least = 1
-    if wanted.thread_policy == guest.REQUIRE:
+    if guest_cell.thread_policy == guest.REQUIRE:
         if threads <= 1:
             return None
         least = 2
@@ -58,7 +58,7 @@ def pin(
         found = _pins(cell, vcpus, cores, number, emulator)
         if found is not None:
             return found
-    if wanted.thread_policy == guest.REQUIRE:
+    if guest_cell.thread_policy == guest.REQUIRE:
         return None
     # Otherwise any free threads, one by one.
     singles = [frozenset([cpu]) for core in cell.free_cores
@@ -81,13 +81,13 @@ def _pins(
     cpus = tuple(zip(vcpus, usable))
     if not emulator:
         return Pins(cpus)
-    reserved = _left(cell, {cpu for _, cpu in cpus}, isolated)
+    reserved = _unused(cell, {cpu for _, cpu in cpus}, isolated)
     if reserved is None or not cpus:
         return None
     return Pins(cpus, frozenset([reserved]))
 
 
-def _left(
+def _unused(
     cell: HostCell, taken: Iterable[int], isolated: bool
 ) -> int | None:
     """Return the first free CPU beside those that are taken, or None.

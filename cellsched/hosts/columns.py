@@ -99,11 +99,13 @@ STANDARD = (
     Column('num_io_ops', WHOLE, 0, 'builds and moves in progress'),
     Column('failed_builds', WHOLE, 0, 'builds that failed in a row'),
     Column('free_pci_devices', WHOLE, 0, 'unused PCI devices'),
-    Column('numa_topology', CODED, None, 'NUMA cells with their usage, a '
+    Column('numa_topology', CODED, None, 'NUMA cells, a '
            ':class:`~cellsched.hardware.host.HostTopology`; None if the host '
            'reported none'),
-    Column('device_pools', CODED, (), 'free PCI devices, a tuple of '
+    Column('device_pools', CODED, (), 'PCI devices, a tuple of '
            ':class:`~cellsched.hardware.devices.Pool`'),
+    Column('claims_hardware', 'bool', False, 'CPUs, pages and devices are '
+           'resource classes, so cells and pools are without their usage'),
     Column('hypervisor_type', CODED, None, 'type of the hypervisor; None '
            'if the host reported none'),
     Column('hypervisor_version', WHOLE, 0, 'version of the hypervisor'),

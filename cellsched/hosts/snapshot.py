@@ -11,9 +11,6 @@ import copy
 import dataclasses
 import math
 from typing import Any
-from typing import Protocol
-from typing import Self
-from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -29,25 +26,6 @@ from cellsched.hosts.providers import SharingProvider
 NONE = -1
 
 
-class ValueTable(Protocol):
-    """Figures of a column's values, with one entry for each code.
-
-    A thread may read it while another one adds the same entries.
-    """
-
-    def __len__(self) -> int:
-        ...
-
-    def add(self, values: Any) -> None:
-        """Append an entry for each value of a list."""
-
-    def select(self, entries: npt.NDArray[Any]) -> Self:
-        """Return a table of some entries, in this order."""
-
-
-_Table = TypeVar('_Table', bound=ValueTable)
-
-
 class DictionaryEncoding:
     """The values of one column, by code; the default has code 0.
 
@@ -60,7 +38,6 @@ class DictionaryEncoding:
         self._codes: dict[Hashable, int] = {default: 0}
         #: By metadata key, the number of values and the aggregates' numbers.
         self._numbers: dict[str, tuple[int, npt.NDArray[Any] | None]] = {}
-        self._tables: dict[type[Any], Any] = {}
 
     def code(self, value: Hashable) -> int:
         """Return the code of a value; :data:`NONE` if it has none."""
@@ -107,14 +84,6 @@ class DictionaryEncoding:
             self._numbers[key] = count, numbers
         return numbers
 
-    def table(self, kind: type[_Table]) -> _Table:
-        """Return a table of the values, with entries for new ones."""
-        table: _Table = self._tables.setdefault(kind, kind())
-        values = self.values
-        if len(table) < len(values):
-            table.add(values[len(table):])
-        return table
-
     def compacted(
         self, codes: npt.NDArray[Any]
     ) -> tuple['DictionaryEncoding', npt.NDArray[Any]]:
@@ -123,8 +92,6 @@ class DictionaryEncoding:
         used = np.union1d(codes, [0])
         compact = DictionaryEncoding(self.values[0])
         compact.encode(self.values[code] for code in used)
-        compact._tables = {kind: self.table(kind).select(used)
-                           for kind in self._tables}
         return compact, np.searchsorted(used, codes).astype(codes.dtype)
 
 

@@ -65,6 +65,9 @@ class MergedColumns:
         self.reports = host_snapshot.ChangeLog()
         #: These results, by kind; their users manage them.
         self.kept: dict[str, Any] = {}
+        #: Figures for each row that are repaired by the log, too; a decision
+        #: that goes on without these columns does not need them.
+        self.tables: dict[type[Any], Any] = {}
         #: The decision's allocations: rows and resources.
         self.taken: list[tuple[int, Mapping[str, int]]] = []
         #: The pending allocations that this decision ignores, or None.
@@ -245,7 +248,6 @@ Column = npt.NDArray[Any]
 Mask = npt.NDArray[np.bool_]
 
 _Made = TypeVar('_Made')
-_Table = TypeVar('_Table', bound=host_snapshot.ValueTable)
 
 #: The size limit of the cache of unchanged columns; it is cleared beyond.
 _KEPT_MAX = 64
@@ -432,18 +434,6 @@ class Hosts:
         """
         return self.columns.snapshot.places.get(resource, ())
 
-    def taken(self) -> dict[int, int]:
-        """Return how many servers this decision took, by index of the host.
-
-        They are of one request, and no report counts them.
-        """
-        counts = collections.Counter(row for row, _ in self.columns.taken)
-        if len(self) < len(counts):
-            return {place: counts[row] for place, row in enumerate(
-                self.rows.tolist()) if row in counts}
-        return {place: count for row, count in counts.items()
-                if (place := self.place(row)) is not None}
-
     # Coded columns.
 
     def code(self, name: str, value: Any) -> int:
@@ -475,16 +465,6 @@ class Hosts:
         """
         encoding = self.columns.snapshot.encoding(name)
         return encoding.spread(self[name], function, dtype)
-
-    def table(
-        self, name: str, kind: type[_Table]
-    ) -> tuple[_Table, Column]:
-        """Return figures of a coded column's values, and the hosts' codes.
-
-        The figures are kept with the values, of which many hosts may share
-        one: see :class:`~cellsched.hosts.snapshot.ValueTable`.
-        """
-        return self.columns.snapshot.encoding(name).table(kind), self[name]
 
     def number(
         self, key: str, default: float, least: float | None = None

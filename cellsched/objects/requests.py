@@ -210,6 +210,17 @@ class RequestSpec(base.Object):
         return fit.Demand(topology, devices, documents.networks(
             self.get('network_metadata')))
 
+    def needs_threads(self) -> bool:
+        """Return whether the host's cores must have several threads.
+
+        As in Nova, the raw values of the flavor or of the image decide.
+        """
+        specs = self.flavor.get('extra_specs') or {}
+        return all(value in (specs.get(f'hw:{key}'),
+                             self.image_property(f'hw_{key}'))
+                   for key, value in (('cpu_policy', guest.DEDICATED),
+                                      ('cpu_thread_policy', guest.REQUIRE)))
+
     def group_demand(self) -> request_groups.GroupDemand:
         """Return the request groups of one instance.
 

@@ -15,7 +15,11 @@ import dataclasses
 import itertools
 from typing import NamedTuple
 
+from cellsched.hardware import devices
+from cellsched.hardware import fit
+from cellsched.hardware import units
 from cellsched.hosts import columns
+from cellsched.hosts import hardware
 from cellsched.hosts import view
 from cellsched.objects import request_groups
 
@@ -415,6 +419,43 @@ class ProviderAllocations:
                 if all(amounts.get(resource, 0) >= amount
                        for resource, amount in group.resources)][:1]
         return cls({}, held, mappings)
+
+
+def whole(uuid: str, amounts: Mapping[str, int]) -> ProviderAllocations:
+    """Return the allocation of everything on the host itself."""
+    return ProviderAllocations(
+        amounts, {uuid: amounts}, {'': [uuid]},
+        [ProviderPart('', uuid, tuple(amounts.items()))])
+
+
+def with_hardware(
+    hosts: view.Hosts, row: int, demand: fit.Demand,
+    allocated: ProviderAllocations,
+) -> ProviderAllocations | None:
+    """Return an allocation that also names CPUs, pages and devices.
+
+    It is unchanged on a host whose CPUs and devices are not claimed.
+
+    :param row: row of the host in the table
+    :returns: None if the server does not fit
+    """
+    place = hosts.place(row)
+    assert place is not None, 'the host is among these'
+    topology, pools, ratios, claims = hardware.on_host(hosts, place)
+    placement = fit.fit(topology, demand, ratios, pools)
+    if placement is None:
+        return None
+    if not claims:
+        return allocated
+    remaining = devices.take(
+        pools, demand.devices, None,
+        [each.host_cell for each in placement] or None, topology)
+    named = units.amounts(topology, placement, pools, remaining or ())
+    uuid = hosts['uuid'][place]
+    return dataclasses.replace(
+        allocated, resources={**allocated.resources, **named},
+        allocations={**allocated.allocations, uuid: {
+            **allocated.allocations.get(uuid, {}), **named}})
 
 
 def outside(

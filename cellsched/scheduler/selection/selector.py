@@ -215,22 +215,31 @@ class HostOffers:
     ) -> None:
         self._hosts = hosts
         self._resources = resources
-        # Providers other than hosts are needed by few requests.
+        # Few requests need providers other than hosts, NUMA cells or devices.
         self._demand = capacity.provider_demand(hosts, request, resources)
-        self.is_parted = self._demand is not None
+        self._hardware = request.hardware()
+        self.is_parted = (
+            self._demand is not None or self._hardware is not None)
         self._unlimited = objects.SchedulerLimits.of(**_UNLIMITED)
 
     def allocate(self, row: int) -> allocation.ProviderAllocations | None:
-        if self._demand is None:
-            return None
-        return allocation.allocate(self._hosts, row, self._demand)
+        found: allocation.ProviderAllocations | None
+        if self._demand is not None:
+            found = allocation.allocate(self._hosts, row, self._demand)
+        else:
+            found = allocation.whole(
+                self._hosts['uuid'][row], self._resources)
+        if found is None or self._hardware is None:
+            return found
+        return allocation.with_hardware(
+            self._hosts, row, self._hardware, found)
 
     def kept(
         self, held: Mapping[str, Mapping[str, int]]
     ) -> allocation.ProviderAllocations | None:
-        if self._demand is None:
-            return None
-        return allocation.ProviderAllocations.kept(self._demand, held)
+        return allocation.ProviderAllocations.kept(
+            self._demand or allocation.ProviderDemand(
+                tuple(self._resources.items())), held)
 
     def taken(
         self, row: int, allocated: allocation.ProviderAllocations | None

@@ -108,7 +108,7 @@ class TestContentionLock(base.TestCase):
         for expected, seconds in zip((1.0, 1.0, 12.0, 15.0), waits):
             self.assertAlmostEqual(expected, seconds, delta=0.1)
 
-    def test_contended_providers_have_one_lock(self):
+    def test_contended_providers_share_a_lock(self):
         self.patch(coordination, 'WAIT_S', 60.0)
         locks = self.make()
         locks.note_conflict(['q'])

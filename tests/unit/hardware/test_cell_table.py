@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import dataclasses
 import unittest
 
 import numpy as np
@@ -7,6 +8,7 @@ from cellsched.hardware import cell_table
 from cellsched.hardware import fit
 from cellsched.hardware import guest
 from cellsched.hardware import host
+from cellsched.hardware import units
 from tests.unit.hardware import cases
 
 
@@ -24,14 +26,14 @@ class CellTableTest(unittest.TestCase):
             cases.topology(case) for case in numa
             if 'topology_error' not in case['expect'])
 
-    def table(self, step=7):
-        table = cell_table.CellTable()
-        table.add([None])
-        for first in range(0, len(self.hosts), step):
-            table.add(self.hosts[first:first + step])
+    def table(self):
+        """Return a table of a host without cells and of all others."""
+        table = cell_table.CellTable(1 + len(self.hosts))
+        for row, topology in enumerate([None, *self.hosts]):
+            table.put(np.array([row]), topology)
         return table
 
-    def test_verdicts_equal_those_of_each_host(self):
+    def test_verdicts_agree_with_fits_on_each_host(self):
         table = self.table()
         for topology in self.guests[::4]:
             expected = [False, *(
@@ -41,25 +43,71 @@ class CellTableTest(unittest.TestCase):
                 self.assertEqual(expected, table.fits(
                     topology, cpu_ratio=2.0, ram_ratio=1.5).tolist())
 
-    def test_entries_and_their_ratios(self):
+    def test_rows_and_their_ratios(self):
         table, topology = self.table(), guest.topology(
             8, 1024, {'hw:numa_nodes': '1'}, {})
-        entries = np.arange(len(table))[::-1]
-        ratios = np.where(entries % 2, 1.0, 16.0)
+        rows = np.arange(len(table))[::-1]
+        ratios = np.where(rows % 2, 1.0, 16.0)
         expected = np.where(
-            entries % 2, table.fits(topology)[::-1],
+            rows % 2, table.fits(topology)[::-1],
             table.fits(topology, cpu_ratio=16.0)[::-1])
         self.assertEqual(expected.tolist(), table.fits(
-            topology, entries, cpu_ratio=ratios).tolist())
+            topology, rows, cpu_ratio=ratios).tolist())
 
-    def test_selected_entries_keep_their_verdicts(self):
-        table, entries = self.table(), np.arange(len(self.hosts))[::3]
+    def test_later_cells_replace_earlier_cells(self):
+        table, topologies = self.table(), [None, *self.hosts]
+        for row in range(len(table)):
+            table.put(np.array([row]), topologies[-row])
         for topology in self.guests[::20]:
-            self.assertEqual(
-                table.fits(topology)[entries].tolist(),
-                table.select(entries).fits(topology).tolist())
+            with self.subTest(topology):
+                self.assertEqual([
+                    each is not None and fit.fit(
+                        each, fit.Demand(topology)) is not None
+                    for each in (topologies[-row]
+                                 for row in range(len(table)))],
+                    table.fits(topology).tolist())
 
-    def test_each_rejected_host_has_one_reason(self):
+    def test_verdicts_on_claims_agree_with_usage(self):
+        # Each host takes servers one after the other; the table follows the
+        # claims, and the exact fit the usage.
+        ratios = fit.Ratios(2.0, 1.5)
+        for number, unused in enumerate(self.hosts[::5]):
+            unused = host.HostTopology(tuple(
+                dataclasses.replace(
+                    cell, pinned=frozenset(), cpu_usage=0, memory_usage=0,
+                    pages=tuple(dataclasses.replace(each, used=0)
+                                for each in cell.pages))
+                for cell in unused.cells))
+            left = units.inventory(unused, (), ratios)
+            table = cell_table.CellTable(1)
+            for guest_ in self.guests[number % 7::9]:
+                used = units.claimed(unused, lambda name: left.get(name, 0),
+                                     ratios)
+                table.put(
+                    np.array([0]), unused,
+                    lambda name: np.array([float(left.get(name, 0))]),
+                    np.array([2.0]), np.array([1.5]))
+                placement = fit.fit(used, fit.Demand(guest_), ratios)
+                with self.subTest(number=number, guest=guest_):
+                    self.assertEqual(
+                        [placement is not None],
+                        table.fits(guest_, cpu_ratio=2.0,
+                                   ram_ratio=1.5).tolist())
+                if placement is None:
+                    continue
+                for name, amount in units.amounts(used, placement).items():
+                    left[name] -= amount
+                    self.assertGreaterEqual(left[name], 0)
+                after = fit.used(used, placement)
+                self.assertEqual(
+                    [(each.pinned, each.cpu_usage, each.memory_usage,
+                      dict(each.sizes)) for each in after.cells],
+                    [(each.pinned, each.cpu_usage, each.memory_usage,
+                      dict(each.sizes)) for each in units.claimed(
+                          unused, lambda name: left.get(name, 0),
+                          ratios).cells])
+
+    def test_each_rejected_host_has_a_reason(self):
         table = self.table()
         for topology in self.guests[::10]:
             rejected = np.flatnonzero(~table.fits(topology))
@@ -72,8 +120,8 @@ class CellTableTest(unittest.TestCase):
         cell = host.HostCell(
             0, frozenset(range(4)), frozenset(), 8192,
             pages=(host.Pages(4, 10 ** 6), host.Pages(1048576, 1)))
-        table = cell_table.CellTable()
-        table.add([host.HostTopology((cell,))])
+        table = cell_table.CellTable(1)
+        table.put(np.array([0]), host.HostTopology((cell,)))
         topology = guest.topology(
             1, 2048, {'hw:mem_page_size': '1GB'}, {})
         self.assertEqual(
@@ -81,14 +129,15 @@ class CellTableTest(unittest.TestCase):
             table.lacks(topology))
 
     def test_cells_near_to_networks(self):
-        table = cell_table.CellTable()
-        table.add([host.HostTopology(tuple(
-            host.HostCell(number, frozenset(range(size)), frozenset(), 4096,
-                          physnets=frozenset([net]))
-            for number, (size, net) in enumerate(cells)))
-            for cells in ([(4, 'red'), (1, 'blue')],
-                          [(1, 'red'), (4, 'blue')],
-                          [(4, 'red'), (4, 'green')])])
+        table = cell_table.CellTable(3)
+        for row, cells in enumerate((
+                [(4, 'red'), (1, 'blue')], [(1, 'red'), (4, 'blue')],
+                [(4, 'red'), (4, 'green')])):
+            table.put(np.array([row]), host.HostTopology(tuple(
+                host.HostCell(
+                    number, frozenset(range(size)), frozenset(), 4096,
+                    physnets=frozenset([net]))
+                for number, (size, net) in enumerate(cells))))
         topology = guest.topology(2, 64, {'hw:numa_nodes': '1'}, {})
         near = table.near_networks(fit.Networks(frozenset(['blue'])))
         self.assertEqual([False, True, True],

@@ -10,18 +10,25 @@ from cellsched.hardware import devices
 from cellsched.hardware import fit
 from cellsched.hardware import guest
 from cellsched.hardware import host
+from cellsched.hardware import units
 from tests.unit.hardware import cases
 
 
+def table_of(hosts):
+    """Return a table of the pools of each host."""
+    table = device_table.DeviceTable(len(hosts))
+    for row, pools in enumerate(hosts):
+        table.put(np.array([row]), pools)
+    return table
+
+
 class DeviceTableTest(unittest.TestCase):
-    def test_devices_anywhere_equal_those_of_each_host(self):
+    def test_verdicts_agree_with_pools_of_each_host(self):
         given = [case for case in cases.of_kind('pci')
                  if case.get('pools') is not None and case['pci']
                  and not case.get('candidates')]
         pools = list(dict.fromkeys(map(cases.pools, given)))
-        table = device_table.DeviceTable()
-        for each in pools:
-            table.add([each])
+        table = table_of(pools)
         exact = 0
         for case in given:
             requests = cases.requests(case)
@@ -36,15 +43,13 @@ class DeviceTableTest(unittest.TestCase):
                     self.assertLessEqual(expected, verdicts.tolist())
         self.assertGreater(exact, 25)
 
-    def test_devices_near_to_cells_equal_those_of_each_host(self):
-        cells = cell_table.CellTable()
+    def test_verdicts_near_cells_agree_with_fits(self):
         topologies = [host.HostTopology(tuple(
             host.HostCell(number, frozenset(range(4)), frozenset(), 4096,
                           socket=socket)
             for number, socket in enumerate(sockets)))
             for sockets in ((0, 0, 1), (0, 1, 1), (0, None, 1))]
-        cells.add(topologies)
-        table, pools = device_table.DeviceTable(), []
+        pools = []
         for nodes in itertools.product((0, 1, 2), repeat=4):
             pools.append(devices.pools([
                 {'vendor_id': '8086', 'product_id': '1', 'count': count,
@@ -53,35 +58,36 @@ class DeviceTableTest(unittest.TestCase):
                     nodes, (0, 1, 2, None),
                     ('type-PCI', 'type-PCI', 'type-PF', 'type-PCI'))
                 if count]))
-        table.add(pools)
+        table, every = table_of(pools), np.arange(len(pools))
         topology = guest.topology(2, 64, {'hw:numa_nodes': '2'}, {})
         for affinity in (*devices.AFFINITIES, None):
             request = devices.DeviceRequest(
                 2, ({'vendor_id': '8086'},), 'a', affinity=affinity)
             for code, each in enumerate(topologies):
-                codes = np.full(len(pools), code)
-                near = table.near(
-                    [request], np.arange(len(pools)), cells, codes)
+                cells = cell_table.CellTable(len(pools))
+                cells.put(every, each)
+                near = table.near([request], every, cells)
                 demand = fit.Demand(topology, (request,))
                 with self.subTest(affinity=affinity, sockets=code):
                     self.assertEqual(
                         [fit.fit(each, demand, pools=pool) is not None
                          for pool in pools],
-                        cells.fits(topology, codes, near=near).tolist())
+                        cells.fits(topology, near=near).tolist())
 
     def test_requests_for_the_same_devices_are_not_exact(self):
-        table = device_table.DeviceTable()
-        table.add([devices.pools([{'vendor_id': '8086', 'product_id': '1',
-                                   'numa_node': 0, 'count': 3}])])
+        table = table_of([devices.pools([
+            {'vendor_id': '8086', 'product_id': '1', 'numa_node': 0,
+             'count': 3}])])
         request = devices.DeviceRequest(2, ({'vendor_id': '8086'},), 'a')
         self.assertTrue(table.is_exact([request]))
         self.assertFalse(table.is_exact([request, request]))
 
-    def test_selected_entries_keep_their_devices(self):
-        table = device_table.DeviceTable()
-        table.add([devices.pools([{'vendor_id': '8086', 'product_id': '1',
-                                   'numa_node': 0, 'count': count}])
-                   for count in range(5)])
+    def test_claims_count(self):
+        pools = devices.pools([{'vendor_id': '8086', 'product_id': '1',
+                                'numa_node': 0, 'count': 5}])
+        table = device_table.DeviceTable(3)
+        table.put(np.arange(3), pools, {
+            units.device(pools[0]): np.array([1.0, 3.0, 0.0])}.__getitem__)
         request = devices.DeviceRequest(2, ({'vendor_id': '8086'},), 'a')
-        self.assertEqual([False, True, True], table.select(
-            np.array([1, 3, 4])).enough([request], slice(None)).tolist())
+        self.assertEqual([False, True, False], table.enough(
+            [request], slice(None)).tolist())

@@ -15,7 +15,7 @@ def _read(document):
 
 
 class HostTopologyTest(unittest.TestCase):
-    def test_document_keeps_everything(self):
+    def test_document_keeps_the_topology(self):
         for case in cases.of_kind('numa'):
             topology = cases.host_topology(case)
             if topology is None:
@@ -33,7 +33,7 @@ class HostTopologyTest(unittest.TestCase):
             cell.id, cell.cpus, cell.pcpus, cell.memory_mb, cell.cpu_usage,
             cell.memory_usage))
 
-    def test_one_set_of_cpus_serves_for_dedicated_use_too(self):
+    def test_old_cpu_set_serves_for_dedicated_use(self):
         topology = documents.host_topology({'cells': [{
             'id': 0, 'cpuset': [0, 1], 'memory': 64}]})
         self.assertEqual({0, 1}, topology.cells[0].pcpus)
@@ -53,7 +53,7 @@ class HostTopologyTest(unittest.TestCase):
 
 
 class GuestTopologyTest(unittest.TestCase):
-    def test_document_keeps_everything(self):
+    def test_document_keeps_the_topology(self):
         for case in cases.of_kind('numa'):
             if 'topology_error' in case['expect']:
                 continue
@@ -91,14 +91,14 @@ class DevicesTest(unittest.TestCase):
     POOL = {'vendor_id': '8086', 'product_id': '10ed', 'numa_node': 1,
             'count': 3}
 
-    def test_requests_keep_everything(self):
+    def test_document_keeps_the_requests(self):
         for case in cases.of_kind('pci'):
             requests = cases.requests(case)
             with self.subTest(case['name']):
                 self.assertEqual(requests, documents.device_requests(_read(
                     documents.written_requests(requests))))
 
-    def test_pools_keep_everything(self):
+    def test_document_keeps_the_pools(self):
         for case in cases.of_kind('pci'):
             pools = cases.pools(case)
             if pools is None:

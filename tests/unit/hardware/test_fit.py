@@ -49,7 +49,7 @@ class FitTest(unittest.TestCase):
                     topology, cases.demand(case), cases.ratios(case),
                     cases.pools(case), cases.mappings(case))
 
-    def test_cells_and_cores_equal_those_of_nova(self):
+    def test_cells_and_cores_agree_with_nova(self):
         tried = 0
         for case, topology, placement in self.fitting():
             tried += 1
@@ -64,7 +64,7 @@ class FitTest(unittest.TestCase):
                     _shown(topology, _placed(placement)))
         self.assertGreater(tried, 280)
 
-    def test_usage_equals_that_of_nova(self):
+    def test_usage_agrees_with_nova(self):
         tried = 0
         for case, topology, placement in self.fitting():
             after = case['expect'].get('host_after')
@@ -79,7 +79,7 @@ class FitTest(unittest.TestCase):
                     _usage(fit.used(topology, placement)))
         self.assertGreater(tried, 150)
 
-    def test_servers_of_one_request_fill_a_host(self):
+    def test_servers_of_a_request_fill_a_host(self):
         # Nova: a page size that was resolved for the first server binds the
         # others, and a host that reports no pages never fills.
         better = {'fill-large-pages-same-spec': 4,

@@ -17,7 +17,7 @@ def _shown(topology):
 
 
 class TopologyTest(unittest.TestCase):
-    def test_topology_and_error_equal_those_of_nova(self):
+    def test_topology_and_error_agree_with_nova(self):
         tried = 0
         for case in cases.every():
             expect = case['expect']
@@ -36,7 +36,7 @@ class TopologyTest(unittest.TestCase):
                         expect['topology'], _shown(cases.topology(case)))
         self.assertGreater(tried, 300)
 
-    def test_text_is_that_of_nova(self):
+    def test_text_comes_from_nova(self):
         with self.assertRaisesRegex(
                 exception.HardwareRequestInvalid,
                 "^The property 'numa_nodes' cannot be 'two'. It must be a "

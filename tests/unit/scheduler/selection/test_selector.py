@@ -8,6 +8,10 @@ import numpy as np
 
 from cellsched import exception
 from cellsched.filters import compute
+from cellsched.filters import numa_topology
+from cellsched.hardware import fit
+from cellsched.hardware import host
+from cellsched.hardware import units
 from cellsched.scheduler.decision import pipeline
 from cellsched.scheduler.decision import ranking
 from cellsched.scheduler.selection import claims
@@ -369,6 +373,60 @@ class TestChoosing(base.TestCase):
             self.assertEqual(expected, [host for [host] in self.names(
                 chosen.selections(0))])
             self.hosts.columns.give_back()
+
+
+class TestHardware(base.TestCase):
+    """Requests for NUMA cells on hosts whose CPUs are claimed by number."""
+
+    UNUSED = host.HostTopology(tuple(
+        host.HostCell(number, frozenset(), frozenset(
+            range(4 * number, 4 * number + 4)), 4096, siblings=tuple(
+                frozenset([cpu]) for cpu in range(4 * number, 4 * number + 4)))
+        for number in range(2)))
+
+    def selector(self, count, **columns):
+        hosts = builders.hosts(
+            numa_topology=[self.UNUSED] * count,
+            available={'PCPU': 8, **units.inventory(
+                self.UNUSED, (), fit.Ratios())}, **columns)
+        return Selector(
+            pipeline.Pipeline(
+                [builders.plugin(numa_topology.NUMATopologyFilter)], []),
+            SelectionPolicy(random.Random(0)), hosts, builders.request(
+                vcpus=3, memory_mb=64, root_gb=0, extra_specs={
+                    'hw:cpu_policy': 'dedicated'}))
+
+    def cpus(self, chosen):
+        """Return the numbers of the claimed CPUs of each server."""
+        return [sorted(int(name.rpartition('_')[2])
+                       for each in server.amounts.values() for name in each
+                       if name.startswith('CUSTOM_PCPU_'))
+                for server in chosen]
+
+    def test_servers_of_a_request_claim_different_cpus(self):
+        found = self.selector(2, claims_hardware=True)
+        chosen = [found.choose(str(number), None, False)
+                  for number in range(5)]
+
+        self.assertEqual([True] * 4 + [False], chosen)
+        self.assertEqual([[0, 1, 2], [4, 5, 6]] * 2,
+                         sorted(self.cpus(found.chosen())[:2]) + sorted(
+                             self.cpus(found.chosen())[2:]))
+
+    def test_selection_names_the_claimed_cpus(self):
+        found = self.selector(1, claims_hardware=True)
+        self.assertTrue(found.choose('a', None, True))
+        [[selection]] = found.selections(0)
+
+        [amounts] = selection.requested().values()
+        self.assertEqual(1, amounts['CUSTOM_PCPU_0'])
+        self.assertEqual(64, amounts['CUSTOM_CELL0_MEMORY_MB'])
+
+    def test_host_without_claims_of_cpus_claims_amounts_alone(self):
+        found = self.selector(1)
+        self.assertTrue(found.choose('a', None, True))
+
+        self.assertEqual([[]], self.cpus(found.chosen()))
 
 
 class TestMembers(base.TestCase):

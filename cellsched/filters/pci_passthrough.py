@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keep hosts with the PCI devices of a request."""
+
+import dataclasses
+
+from cellsched.filters import base
+from cellsched.hosts import hardware
+from cellsched.hosts import view
+from cellsched import objects
+
+
+class PciPassthroughFilter(base.Filter):
+    """Keep hosts with the PCI devices that the request asks for.
+
+    ``NUMATopologyFilter`` checks whether they are near enough to the CPUs of
+    the server.
+    """
+
+    local = True
+    reads = frozenset({
+        'pci_requests', 'flavor.extra_specs.pci_passthrough:alias',
+        'flavor.extra_specs.hw:pci_numa_affinity_policy',
+        'image.properties.hw_pci_numa_affinity_policy'})
+
+    def applies(self, request: objects.RequestSpec) -> bool:
+        demand = request.hardware()
+        return demand is not None and bool(demand.devices)
+
+    def keep(
+        self, hosts: view.Hosts, request: objects.RequestSpec
+    ) -> view.Mask | None:
+        demand = request.hardware()
+        if demand is None:
+            return None
+        _, pools = hardware.tables(hosts)
+        mask = pools.enough(demand.devices, hardware.rows(hosts))
+        if not pools.is_exact(demand.devices):
+            mask = hardware.exact(hosts, dataclasses.replace(
+                demand, topology=None), mask)
+        return mask
+
+    def reason_for(
+        self, hosts: view.Hosts, request: objects.RequestSpec
+    ) -> str:
+        demand = request.hardware()
+        _, pools = hardware.tables(hosts)
+        for asked, free in pools.lacking(
+                demand.devices if demand else (), hardware.rows(hosts)):
+            if (free < asked.count).any():
+                name = f' of alias {asked.alias}' if asked.alias else (
+                    ' for a port')
+                return (f'has at most {int(free.max())} of the {asked.count} '
+                        f'PCI devices{name}')
+        return 'has too few PCI devices for all requests together'

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The CPUs, memory and devices of a host as resource classes.
+
+A host has an inventory of each dedicated CPU, of the shared CPUs and the
+memory of each cell, of the pages of each size, and of each pool of devices. A
+claim of a server names its CPUs and pools, so no store gives one of them
+twice.
+"""
+
+from collections.abc import Callable
+from collections.abc import Iterable
+import dataclasses
+import functools
+import hashlib
+
+from cellsched.hardware.devices import Pool
+from cellsched.hardware.devices import Pools
+from cellsched.hardware.fit import Placement
+from cellsched.hardware.fit import Ratios
+from cellsched.hardware import guest
+from cellsched.hardware.host import HostCell
+from cellsched.hardware.host import HostTopology
+from cellsched.hardware.host import KIB
+
+#: Returns the unclaimed amount of a class on a host.
+Available = Callable[[str], float]
+
+#: Names that are kept; they depend on the hosts alone.
+_NAMES_MAX = 8192
+
+
+@functools.lru_cache(_NAMES_MAX)
+def cpu(number: int) -> str:
+    """Return the class of a dedicated CPU."""
+    return f'CUSTOM_PCPU_{number}'
+
+
+@functools.lru_cache(_NAMES_MAX)
+def shared_cpus(cell: int) -> str:
+    """Return the class of the shared CPUs of a cell."""
+    return f'CUSTOM_CELL{cell}_VCPU'
+
+
+@functools.lru_cache(_NAMES_MAX)
+def memory(cell: int) -> str:
+    """Return the class of the memory of a cell, in MiB."""
+    return f'CUSTOM_CELL{cell}_MEMORY_MB'
+
+
+@functools.lru_cache(_NAMES_MAX)
+def pages(cell: int, size_kb: int) -> str:
+    """Return the class of the pages of a size of a cell."""
+    return f'CUSTOM_CELL{cell}_PAGES_{size_kb}KB'
+
+
+@functools.lru_cache(_NAMES_MAX)
+def device(pool: Pool) -> str:
+    """Return the class of the devices of a pool."""
+    digest = hashlib.sha256(repr(
+        (pool.numa_node, pool.properties)).encode()).hexdigest()[:16]
+    return f'CUSTOM_PCI_{digest.upper()}'
+
+
+def inventory(
+    host: HostTopology | None, pools: Pools, ratios: Ratios
+) -> dict[str, int]:
+    """Return the totals of a host without servers, by class.
+
+    :param pools: all devices, free or not
+    """
+    totals: dict[str, int] = {}
+    for cell in host.cells if host else ():
+        totals |= dict.fromkeys(map(cpu, cell.pcpus), 1)
+        totals[shared_cpus(cell.id)] = int(len(cell.cpus) * ratios.cpu)
+        totals[memory(cell.id)] = int(cell.memory_mb * ratios.memory)
+        for each in cell.pages:
+            totals[pages(cell.id, each.size_kb)] = each.total - each.reserved
+    for pool in pools:
+        totals[device(pool)] = totals.get(device(pool), 0) + pool.count
+    return {name: total for name, total in totals.items() if total > 0}
+
+
+def amounts(
+    host: HostTopology | None, placement: Placement,
+    before: Iterable[Pool] = (), after: Iterable[Pool] = (),
+) -> dict[str, int]:
+    """Return the amounts of a server, by class.
+
+    :param before: the free devices of the host before it takes some
+    :param after: the free devices after it
+    """
+    taken: dict[str, int] = {}
+
+    def add(name: str, amount: int) -> None:
+        if amount:
+            taken[name] = taken.get(name, 0) + amount
+
+    for placed in placement:
+        assert host is not None, 'the server has cells'
+        cell, guest_cell = host.by_id[placed.host_cell], placed.guest
+        pinned = placed.pinned
+        if guest_cell.thread_policy == guest.ISOLATE:
+            # A thread that another server has stays its own.
+            pinned |= cell.cores_of(pinned) & cell.free_pcpus
+        for number in pinned:
+            add(cpu(number), 1)
+        add(shared_cpus(cell.id), len(guest_cell.cpus))
+        add(memory(cell.id), guest_cell.memory_mb)
+        size = placed.page_size or (
+            next(iter(cell.sizes), None) if guest_cell.is_pinned else None)
+        if size is not None:
+            add(pages(cell.id, size), guest_cell.memory_mb * KIB // size)
+    for pool in before:
+        add(device(pool), pool.count)
+    for pool in after:
+        add(device(pool), -pool.count)
+    return taken
+
+
+def claimed(
+    host: HostTopology, available: Available, ratios: Ratios
+) -> HostTopology:
+    """Return a host with the usage of the claims, not of its report."""
+    return HostTopology(tuple(
+        _claimed_cell(cell, available, ratios) for cell in host.cells))
+
+
+def _claimed_cell(
+    cell: HostCell, available: Available, ratios: Ratios
+) -> HostCell:
+    memory_mb = int(cell.memory_mb * ratios.memory) - int(
+        available(memory(cell.id)))
+    sizes = [dataclasses.replace(each, used=each.total - each.reserved - int(
+        available(pages(cell.id, each.size_kb))))
+        for each in cell.sizes.values()]
+    # A server that shares CPUs and names no page size has memory in the
+    # smallest pages, but claims none, because it may be overcommitted.
+    named_kb = sum(each.used * each.size_kb for each in sizes)
+    for first in sizes[:1]:
+        sizes[0] = dataclasses.replace(first, used=first.used + max(
+            0, memory_mb * KIB - named_kb) // first.size_kb)
+    return dataclasses.replace(
+        cell, pages=tuple(sizes), memory_usage=memory_mb,
+        cpu_usage=int(len(cell.cpus) * ratios.cpu) - int(
+            available(shared_cpus(cell.id))),
+        pinned=frozenset(number for number in cell.pcpus
+                         if available(cpu(number)) < 1))
+
+
+def free_devices(pools: Pools, available: Available) -> Pools:
+    """Return the pools with the devices that no claim has."""
+    found = (dataclasses.replace(pool, count=int(available(device(pool))))
+             for pool in pools)
+    return tuple(pool for pool in found if pool.count > 0)

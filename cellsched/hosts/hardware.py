@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The NUMA cells and PCI devices of all hosts, as tables of numbers.
+
+The tables are kept with the columns. They are repaired in the rows that
+changed since the last request for cells or devices.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from cellsched.hardware.cell_table import CellTable
+from cellsched.hardware.device_table import DeviceTable
+from cellsched.hardware import devices
+from cellsched.hardware import fit
+from cellsched.hardware.host import HostTopology
+from cellsched.hardware import units
+from cellsched.hosts.columns import AVAILABLE
+from cellsched.hosts import view
+
+
+#: Up to this number of hosts with equal hardware are set one by one.
+_FEW = 8
+
+
+class HostHardware(NamedTuple):
+    """The cells and the free devices of one host.
+
+    :param topology: its cells with their usage; None if it reports none
+    :param is_claimed: whether claims name its CPUs, pages and devices
+    """
+
+    topology: HostTopology | None
+    pools: devices.Pools
+    ratios: fit.Ratios
+    is_claimed: bool
+
+
+class _Tables:
+    """The tables of one set of columns.
+
+    :ivar at: the position in the log up to which they are current
+    """
+
+    def __init__(self, columns: view.MergedColumns) -> None:
+        self.cells = CellTable(len(columns))
+        self.devices = DeviceTable(len(columns))
+        self.at = columns.log.end
+        self._hosts: dict[int, HostHardware] = {}
+        self._fill(columns, np.arange(len(columns)))
+
+    def repair(self, columns: view.MergedColumns) -> bool:
+        """Update the changed rows; return False if they are unknown."""
+        rows = columns.log.since(self.at)
+        if rows is None:
+            return False
+        self.at = columns.log.end
+        for row in rows.tolist():
+            self._hosts.pop(row, None)
+        if len(rows):
+            self._fill(columns, rows)
+        return True
+
+    def host(self, columns: view.MergedColumns, row: int) -> HostHardware:
+        """Return the hardware of one host, which may be known."""
+        found = self._hosts.get(row)
+        if found is None:
+            if len(self._hosts) >= len(columns):
+                self._hosts.clear()
+            found = self._hosts[row] = _host(columns, row)
+        return found
+
+    def _fill(
+        self, columns: view.MergedColumns, rows: view.Column
+    ) -> None:
+        """Set rows; many hosts with equal hardware together."""
+        claims = columns['claims_hardware'][rows]
+        for name, fill in (('numa_topology', self._fill_cells),
+                           ('device_pools', self._fill_devices)):
+            values = columns.snapshot.encoding(name).values
+            keys = 2 * columns[name][rows].astype('int64') + claims
+            for key in np.unique(keys).tolist():
+                fill(columns, rows[keys == key], values[key // 2],
+                     bool(key % 2))
+
+    def _fill_cells(
+        self, columns: view.MergedColumns, rows: view.Column,
+        topology: HostTopology | None, claims: bool,
+    ) -> None:
+        if topology is None or not claims:
+            self.cells.put(rows, topology)
+        elif len(rows) <= _FEW:
+            for row in rows.tolist():
+                self.cells.put(np.array([row]), self.host(
+                    columns, row).topology)
+        else:
+            self.cells.put(
+                rows, topology, _amounts(columns, rows),
+                columns['cpu_allocation_ratio'][rows],
+                columns['ram_allocation_ratio'][rows])
+
+    def _fill_devices(
+        self, columns: view.MergedColumns, rows: view.Column,
+        pools: devices.Pools, claims: bool,
+    ) -> None:
+        self.devices.put(
+            rows, pools, _amounts(columns, rows) if claims else None)
+
+
+def _amounts(
+    columns: view.MergedColumns, rows: view.Column
+) -> Callable[[str], view.Column]:
+    """Return the unclaimed amounts of a class on these rows."""
+    none = np.zeros(len(rows))
+
+    def amounts(name: str) -> view.Column:
+        column = AVAILABLE + name
+        return columns[column][rows] if column in columns else none
+
+    return amounts
+
+
+def _host(columns: view.MergedColumns, row: int) -> HostHardware:
+    encodings = columns.snapshot.encodings
+    topology, pools = (
+        encodings[name].values[columns[name][row]]
+        for name in ('numa_topology', 'device_pools'))
+    ratios = fit.Ratios(*(float(columns[name][row]) for name in (
+        'cpu_allocation_ratio', 'ram_allocation_ratio')))
+    if not columns['claims_hardware'][row]:
+        return HostHardware(topology, pools, ratios, False)
+
+    def available(name: str) -> float:
+        column = AVAILABLE + name
+        return float(columns[column][row]) if column in columns else 0.0
+
+    return HostHardware(
+        topology and units.claimed(topology, available, ratios),
+        units.free_devices(pools, available), ratios, True)
+
+
+def _tables(columns: view.MergedColumns) -> _Tables:
+    found: _Tables | None = columns.tables.get(_Tables)
+    if found is None or not found.repair(columns):
+        found = columns.tables[_Tables] = _Tables(columns)
+    return found
+
+
+def tables(hosts: view.Hosts) -> tuple[CellTable, DeviceTable]:
+    """Return the cells and the devices of all hosts of the table."""
+    found = _tables(hosts.columns)
+    return found.cells, found.devices
+
+
+def on_host(hosts: view.Hosts, place: int) -> HostHardware:
+    """Return the cells and the free devices of one host.
+
+    :param place: index of the host
+    """
+    columns, row = hosts.columns, int(hosts.table_rows(place))
+    if _Tables not in columns.tables:
+        # A decision that goes on without its columns asks about few hosts.
+        return _host(columns, row)
+    return _tables(columns).host(columns, row)
+
+
+def rows(hosts: view.Hosts) -> slice | view.Column:
+    """Return the rows of hosts in the tables."""
+    return slice(None) if hosts.is_whole else hosts.rows
+
+
+def ratios(
+    hosts: view.Hosts
+) -> tuple[float | view.Column, float | view.Column]:
+    """Return the ratios of CPUs and memory, as one number if all agree."""
+    def ratio(name: str) -> float | view.Column:
+        least = hosts.least(name)
+        return least if least == hosts.most(name) else hosts[name]
+
+    return ratio('cpu_allocation_ratio'), ratio('ram_allocation_ratio')
+
+
+def exact(
+    hosts: view.Hosts, demand: fit.Demand, mask: view.Mask
+) -> view.Mask:
+    """Return the hosts of a mask on which a server fits, one by one."""
+    kept = mask.copy()
+    for place in np.flatnonzero(mask).tolist():
+        topology, pools, ratios, _ = on_host(hosts, place)
+        kept[place] = fit.fit(topology, demand, ratios, pools) is not None
+    return kept

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""PciPassthroughFilter."""
+
+from cellsched import exception
+from cellsched.filters import pci_passthrough
+from cellsched.hardware import devices
+from cellsched.testing import builders
+from cellsched.testing.suite import filters
+from tests.unit import base
+from tests.unit.filters import cells
+
+
+class TestPciPassthroughFilter(filters.FilterSuite, base.TestCase):
+
+    plugin = pci_passthrough.PciPassthroughFilter
+
+    def hosts(self):
+        return builders.hosts(device_pools=[
+            (), devices.pools([cells.pool(1), cells.pool(1, 1)]),
+            devices.pools([cells.pool(3)])])
+
+    def test_host_needs_all_devices(self):
+        self.assertKeeps([False, True, True], self.hosts(), builders.request(
+            pci_requests=cells.requested(2)))
+
+    def test_two_requests_do_not_share_a_device(self):
+        self.assertKeeps([False, False, True], self.hosts(), builders.request(
+            pci_requests=cells.requested(2, 1)))
+
+    def test_request_without_devices_may_go_anywhere(self):
+        self.assertFalse(builders.plugin(self.plugin).applies(
+            builders.request(pci_requests=cells.requested())))
+
+    def test_alias_without_requests_is_refused(self):
+        request = builders.request(extra_specs={
+            'pci_passthrough:alias': 'gpu:1'})
+
+        with self.assertRaisesRegex(exception.InvalidField, 'pci_requests'):
+            builders.plugin(self.plugin).applies(request)
+
+    def test_reason_names_the_alias_and_the_numbers(self):
+        self.assertEqual(
+            'has at most 3 of the 4 PCI devices of alias gpu',
+            builders.plugin(self.plugin).reason_for(
+                self.hosts(), builders.request(
+                    pci_requests=cells.requested(4))))
