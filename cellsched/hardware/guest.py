@@ -233,6 +233,30 @@ def parse_cpus(text: str) -> CPUs:
     return frozenset(found - excluded)
 
 
+#: Keys without which a flavor and an image ask for no cells, and cannot
+#: contradict each other.
+_KEYS = frozenset({
+    'numa_nodes', 'cpu_policy', 'cpu_thread_policy', 'cpu_realtime',
+    'cpu_dedicated_mask', 'emulator_threads_policy', 'mem_page_size',
+    'locked_memory', 'pmem'})
+_SPECS = frozenset(f'hw:{key}' for key in _KEYS)
+_PROPERTIES = frozenset({
+    'traits_required', *(f'hw_{key}' for key in _KEYS)})
+_PARTS = 'CPU', 'HYPERTHREADING'
+
+
+def may_ask(
+    extra_specs: Mapping[str, Any], properties: Mapping[str, Any]
+) -> bool:
+    """Return whether a flavor and an image may ask for a topology.
+
+    It takes less time than :func:`topology`, and most do not.
+    """
+    return not (
+        _SPECS.isdisjoint(extra_specs) and _PROPERTIES.isdisjoint(properties)
+        and not any(part in key for key in extra_specs for part in _PARTS))
+
+
 def topology(
     vcpus: int, memory_mb: int, extra_specs: Mapping[str, Any],
     properties: Mapping[str, Any],

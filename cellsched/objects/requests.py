@@ -197,7 +197,7 @@ class RequestSpec(base.Object):
         specs = self.flavor.get('extra_specs') or {}
         properties = self.image_properties()
         topology = documents.guest_topology(self.get('numa_topology'))
-        if topology is None and (specs or properties):
+        if topology is None and guest.may_ask(specs, properties):
             topology = guest.topology(
                 self.flavor.vcpus, self.flavor.memory_mb, specs, properties)
         devices = documents.device_requests(self.get('pci_requests'))

@@ -60,8 +60,7 @@ class TestNUMATopologyFilter(filters.FilterSuite, base.TestCase):
         self.assertKeeps([True, False], builders.hosts(
             numa_topology=[cells.topology(4, 0)] * 2,
             device_pools=[devices.pools([cells.pool(1, node)])
-                          for node in (0, 1)]),
-            request)
+                          for node in (0, 1)]), request)
 
     def test_threads_are_required_by_the_raw_values(self):
         request = builders.request(vcpus=2, memory_mb=64, extra_specs={
@@ -69,7 +68,8 @@ class TestNUMATopologyFilter(filters.FilterSuite, base.TestCase):
 
         self.assertKeeps([False, True], builders.hosts(
             numa_topology=[cells.topology(8),
-                           cells.topology(8, threads=2)]), request)
+                           cells.topology(8, threads=2)]),
+            request)
 
     def test_limits_are_the_ratios_of_the_host(self):
         hosts = builders.hosts(numa_topology=[cells.topology(8)],

@@ -36,6 +36,18 @@ class TopologyTest(unittest.TestCase):
                         expect['topology'], _shown(cases.topology(case)))
         self.assertGreater(tried, 300)
 
+    def test_requests_for_a_topology_are_noticed(self):
+        for case in cases.every():
+            expect = case['expect']
+            if expect.get('topology') or 'topology_error' in expect:
+                with self.subTest(case['name']):
+                    self.assertTrue(guest.may_ask(
+                        case['flavor']['extra_specs'],
+                        case.get('image', {})))
+        self.assertFalse(guest.may_ask(
+            {'ssd': 'true', 'hw:watchdog_action': 'reset'},
+            {'hw_disk_bus': 'scsi'}))
+
     def test_text_comes_from_nova(self):
         with self.assertRaisesRegex(
                 exception.HardwareRequestInvalid,
