@@ -66,10 +66,10 @@ class TestNUMATopologyFilter(filters.FilterSuite, base.TestCase):
         request = builders.request(vcpus=2, memory_mb=64, extra_specs={
             'hw:cpu_policy': 'dedicated', 'hw:cpu_thread_policy': 'require'})
 
-        self.assertKeeps([False, True], builders.hosts(
-            numa_topology=[cells.topology(8),
-                           cells.topology(8, threads=2)]),
-            request)
+        hosts = builders.hosts(numa_topology=[
+            cells.topology(8), cells.topology(8, threads=2)])
+
+        self.assertKeeps([False, True], hosts, request)
 
     def test_limits_are_the_ratios_of_the_host(self):
         hosts = builders.hosts(numa_topology=[cells.topology(8)],
