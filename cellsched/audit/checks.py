@@ -35,6 +35,7 @@ from cellsched.db.cell import server_moves
 from cellsched.db.cell import services
 from cellsched.db.cell import states
 from cellsched import exception
+from cellsched.hardware import units
 from cellsched import objects
 
 Action = findings.Action
@@ -385,7 +386,7 @@ def _at_rest(
     assert row.provider is not None
     size = server.size
     here, elsewhere = server.held(row)
-    held = add_up(claim.resources for claim in here)
+    held = add_up(units.plain(claim.resources) for claim in here)
     farther = ', '.join(sorted(claim.provider for claim in elsewhere))
     action, advice = _anew(server.size)
     right = size is not None and size.total == held

@@ -37,6 +37,7 @@ from cellsched.db.cell import instances
 from cellsched.db.cell import server_moves
 from cellsched.db import session
 from cellsched import exception
+from cellsched.hardware import units
 from cellsched import migrations
 from cellsched import objects
 
@@ -366,7 +367,7 @@ class Repairs:
                 group = instance_groups.find(connection, size.group)
         here, _ = server.held(row)
         taken = {claim.provider: claim.resources for claim in here}
-        if add_up(taken.values()) != size.total:
+        if add_up(map(units.plain, taken.values())) != size.total:
             assert not size.grouped
             taken = {row.provider: size.resources}
         member = claims_base.membership(group, row.host, server.uuid)

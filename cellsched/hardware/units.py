@@ -9,9 +9,11 @@ twice.
 
 from collections.abc import Callable
 from collections.abc import Iterable
+from collections.abc import Mapping
 import dataclasses
 import functools
 import hashlib
+import re
 
 from cellsched.hardware.devices import Pool
 from cellsched.hardware.devices import Pools
@@ -24,6 +26,11 @@ from cellsched.hardware.host import KIB
 
 #: Returns the unclaimed amount of a class on a host.
 Available = Callable[[str], float]
+
+#: The classes of parts of a host.
+_NAMED = re.compile(
+    r'CUSTOM_(PCPU_\d+|NUMA\d+_(VCPU|MEMORY_MB|PAGES_\d+KB)'
+    r'|PCI_POOL_[0-9A-F]{16})')
 
 #: Names that are kept; they depend on the hosts alone.
 _NAMES_MAX = 8192
@@ -38,19 +45,19 @@ def cpu(number: int) -> str:
 @functools.lru_cache(_NAMES_MAX)
 def shared_cpus(cell: int) -> str:
     """Return the class of the shared CPUs of a cell."""
-    return f'CUSTOM_CELL{cell}_VCPU'
+    return f'CUSTOM_NUMA{cell}_VCPU'
 
 
 @functools.lru_cache(_NAMES_MAX)
 def memory(cell: int) -> str:
     """Return the class of the memory of a cell, in MiB."""
-    return f'CUSTOM_CELL{cell}_MEMORY_MB'
+    return f'CUSTOM_NUMA{cell}_MEMORY_MB'
 
 
 @functools.lru_cache(_NAMES_MAX)
 def pages(cell: int, size_kb: int) -> str:
     """Return the class of the pages of a size of a cell."""
-    return f'CUSTOM_CELL{cell}_PAGES_{size_kb}KB'
+    return f'CUSTOM_NUMA{cell}_PAGES_{size_kb}KB'
 
 
 @functools.lru_cache(_NAMES_MAX)
@@ -58,7 +65,7 @@ def device(pool: Pool) -> str:
     """Return the class of the devices of a pool."""
     digest = hashlib.sha256(repr(
         (pool.numa_node, pool.properties)).encode()).hexdigest()[:16]
-    return f'CUSTOM_PCI_{digest.upper()}'
+    return f'CUSTOM_PCI_POOL_{digest.upper()}'
 
 
 def inventory(
@@ -152,3 +159,12 @@ def free_devices(pools: Pools, available: Available) -> Pools:
     found = (dataclasses.replace(pool, count=int(available(device(pool))))
              for pool in pools)
     return tuple(pool for pool in found if pool.count > 0)
+
+
+def plain(amounts: Mapping[str, int]) -> dict[str, int]:
+    """Return the amounts that do not name parts of a host.
+
+    Claims of a server on different hosts have these in common.
+    """
+    return {name: amount for name, amount in amounts.items()
+            if not _NAMED.fullmatch(name)}

@@ -18,6 +18,7 @@ import numpy as np
 from cellsched.claims import base as claims_base
 from cellsched import exception
 from cellsched.filters import compute
+from cellsched.hardware import units
 from cellsched.hosts import view
 from cellsched import migrations
 from cellsched import objects
@@ -256,7 +257,7 @@ def totals(request: objects.RequestSpec) -> dict[str, int]:
 
 
 def _sums(claims: Sequence[claims_base.Claim]) -> dict[str, int]:
-    return _added([each.resources for each in claims])
+    return _added([units.plain(each.resources) for each in claims])
 
 
 def _added(amounts: Iterable[Mapping[str, int]]) -> dict[str, int]:

@@ -22,15 +22,23 @@ class UnitsTest(unittest.TestCase):
         [pool] = self.POOLS
         self.assertEqual({
             'CUSTOM_PCPU_4': 1, 'CUSTOM_PCPU_5': 1, 'CUSTOM_PCPU_6': 1,
-            'CUSTOM_PCPU_7': 1, 'CUSTOM_CELL2_VCPU': 8,
-            'CUSTOM_CELL2_MEMORY_MB': 4096,
-            'CUSTOM_CELL2_PAGES_4KB': 2 ** 20 - 1024,
+            'CUSTOM_PCPU_7': 1, 'CUSTOM_NUMA2_VCPU': 8,
+            'CUSTOM_NUMA2_MEMORY_MB': 4096,
+            'CUSTOM_NUMA2_PAGES_4KB': 2 ** 20 - 1024,
             units.device(pool): 3},
             units.inventory(self.HOST, self.POOLS, fit.Ratios(4.0)))
 
     def test_names_are_resource_classes(self):
         for name in units.inventory(self.HOST, self.POOLS, fit.Ratios()):
             self.assertTrue(resources.is_known(name), name)
+
+    def test_amounts_without_named_parts(self):
+        named = units.inventory(self.HOST, self.POOLS, fit.Ratios())
+
+        self.assertEqual(
+            {'PCPU': 2, 'CUSTOM_NUMA_LICENCE': 1, 'CUSTOM_PCPU_X': 1},
+            units.plain({'PCPU': 2, 'CUSTOM_NUMA_LICENCE': 1,
+                         'CUSTOM_PCPU_X': 1, **named}))
 
     def test_isolated_server_takes_idle_threads(self):
         topology = guest.topology(1, 64, {
@@ -43,7 +51,7 @@ class UnitsTest(unittest.TestCase):
 
         self.assertEqual(
             {'CUSTOM_PCPU_0': 1, 'CUSTOM_PCPU_1': 1,
-             'CUSTOM_CELL0_MEMORY_MB': 64}, units.amounts(old, placement))
+             'CUSTOM_NUMA0_MEMORY_MB': 64}, units.amounts(old, placement))
 
     def test_taken_devices_are_counted_by_pool(self):
         [pool] = self.POOLS

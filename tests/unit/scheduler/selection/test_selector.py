@@ -420,7 +420,7 @@ class TestHardware(base.TestCase):
 
         [amounts] = selection.requested().values()
         self.assertEqual(1, amounts['CUSTOM_PCPU_0'])
-        self.assertEqual(64, amounts['CUSTOM_CELL0_MEMORY_MB'])
+        self.assertEqual(64, amounts['CUSTOM_NUMA0_MEMORY_MB'])
 
     def test_host_without_claims_of_cpus_claims_amounts_alone(self):
         found = self.selector(1)
