@@ -79,9 +79,10 @@ class GroupCommit(Generic[_Item]):
         #: Whether the last batch had several items.
         self._shared = False
 
-    def do(self, item: _Item) -> None:
+    def do(self, item: _Item, turn_s: float | None = None) -> None:
         """Do the work for an item, perhaps with others; blocks.
 
+        :param turn_s: replaces that of the group
         :raises Exception: raised by the work for this item alone
         :raises cellsched.exception.ServiceBusy: the work for other items did
             not end in time, and the work for this one was not begun; or it
@@ -95,7 +96,8 @@ class GroupCommit(Generic[_Item]):
             else:
                 turn.woken.acquire()
                 self._waiting.append(turn)
-        if not turn.woken.acquire(timeout=self._turn_s):
+        if not turn.woken.acquire(
+                timeout=self._turn_s if turn_s is None else turn_s):
             self._withdraw(turn)
         if turn.works:
             if self._shared:

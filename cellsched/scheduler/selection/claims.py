@@ -18,6 +18,10 @@ from cellsched.hosts import view
 from cellsched import migrations
 from cellsched import objects
 
+#: Seconds to wait for the writes before; a store that is contended repeats a
+#: write for about as long.
+WAIT_S = 30.0
+
 #: Seconds for which the store is not asked again about a provider with locked
 #: rows: it would wait for them each time.
 BUSY_S = 2.0
@@ -110,15 +114,19 @@ class ClaimQueue:
         with base.translated_errors():
             migrations.withdraw(self._store, consumer, name, are_those)
 
-    def claim_all(self, requests: Sequence[ClaimRequest]) -> None:
+    def claim_all(
+        self, requests: Sequence[ClaimRequest], wait_s: float = WAIT_S
+    ) -> None:
         """Claim the first batch that fits of each request; blocks.
+
+        :param wait_s: seconds to wait for the writes before
 
         Sets the outcome of each request, and raises nothing. If requests are
         claimed in the same transaction, some of their new claims may not be
         reported as new.
         """
         try:
-            self._group_commit.do(requests)
+            self._group_commit.do(requests, wait_s)
         except exception.ServiceBusy as exc:
             _end_all(requests, exc)
 

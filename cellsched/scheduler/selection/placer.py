@@ -37,6 +37,7 @@ from cellsched.scheduler.selection.claims import amounts_of
 from cellsched.scheduler.selection.claims import ClaimQueue
 from cellsched.scheduler.selection.claims import ClaimRefusals
 from cellsched.scheduler.selection.claims import ClaimRequest
+from cellsched.scheduler.selection.claims import WAIT_S
 from cellsched.scheduler.selection import existing_claims
 from cellsched.scheduler.selection.lane import Lane
 from cellsched.scheduler.selection.selector import ChosenHost
@@ -851,7 +852,8 @@ def _claim(turns: Sequence[_Turn]) -> None:
         spans = [stack.enter_context(tracing.span(
             'claim', each.context, each.uuids, each.trace))
             for _, each in turns]
-        queue.claim_all(requests)
+        queue.claim_all(requests, max(
+            each.deadline.remaining_s(WAIT_S) for _, each in turns))
         for span, request in zip(spans, requests):
             if isinstance(request.outcome, claims_base.AnyOf):
                 for error in request.outcome.refusals.values():
