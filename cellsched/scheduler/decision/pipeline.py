@@ -513,6 +513,9 @@ class Pipeline:
         #: Requirements that the enabled stages read.
         self.reads = capacity.Capacity.reads.union(
             *(each.reads for each in (*self._destinations, *self._filters)))
+        #: Whether the enabled stages check NUMA cells or devices.
+        self.places_hardware = not self.reads.isdisjoint(
+            ('numa_topology', 'pci_requests'))
 
     def timed(self, now: Callable[[], float]) -> 'Pipeline':
         """Return a copy for one request that times its plug-ins.

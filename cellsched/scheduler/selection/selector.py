@@ -16,6 +16,7 @@ from typing import Protocol
 import numpy as np
 
 from cellsched.filters import base as filters_base
+from cellsched.hardware import fit
 from cellsched.hosts import view
 from cellsched import objects
 from cellsched.scheduler.decision import allocation
@@ -207,19 +208,19 @@ class HostOffers:
     """The claims on the providers in the table.
 
     :param resources: unnumbered amounts of the request
+    :param hardware: its NUMA cells and devices, if filters check them
     """
 
     def __init__(
         self, hosts: view.Hosts, request: objects.RequestSpec,
-        resources: Mapping[str, int],
+        resources: Mapping[str, int], hardware: fit.Demand | None = None,
     ) -> None:
         self._hosts = hosts
         self._resources = resources
         # Few requests need providers other than hosts, NUMA cells or devices.
         self._demand = capacity.provider_demand(hosts, request, resources)
-        self._hardware = request.hardware()
-        self.is_parted = (
-            self._demand is not None or self._hardware is not None)
+        self._hardware = hardware
+        self.is_parted = self._demand is not None or hardware is not None
         self._unlimited = objects.SchedulerLimits.of(**_UNLIMITED)
 
     def allocate(self, row: int) -> allocation.ProviderAllocations | None:
@@ -284,7 +285,9 @@ class Selector:
         self.hosts = self._hosts = hosts
         self._request = request
         self._resources = request.resources()
-        self._offers = offers or HostOffers(hosts, request, self._resources)
+        self._offers = offers or HostOffers(
+            hosts, request, self._resources, request.hardware()
+            if pipeline.places_hardware else None)
         self._is_parted = self._offers.is_parted
         self._allocations: dict[int, allocation.ProviderAllocations] = {}
         refusals = refusals or claims.ClaimRefusals()
