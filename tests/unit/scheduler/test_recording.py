@@ -176,7 +176,9 @@ class TestFiles(recordings.RecordingTestCase):
 
         found = [*recording.read(self.path, report=reports.append)]
 
-        self.assertEqual([1_700_000_001.0], [entry.at for entry in found])
+        # Damage may show only in the checksum at the end of the file.
+        self.assertEqual(1_700_000_001.0, found[-1].at)
+        self.assertLessEqual(len(found), 2)
         self.assertEqual(1, len(reports))
 
     def test_process_continues_with_a_new_file(self):
