@@ -53,6 +53,11 @@ class Pool:
         return {'numa_node': self.numa_node, **dict(self.properties)}
 
     @property
+    def kind(self) -> tuple[int | None, tuple[tuple[str, Any], ...]]:
+        """Its identity on the host, without the number of devices."""
+        return self.numa_node, self.properties
+
+    @property
     def provider(self) -> str | None:
         """The uuid of its provider in Placement; None if it has none."""
         uuid: str | None = self.values.get('rp_uuid')
@@ -82,7 +87,28 @@ def pools(given: Iterable[Mapping[str, Any]]) -> Pools:
         tuple(sorted((name, _frozen(value)) for name, value in each.items()
                      if name not in ('count', 'numa_node'))))
         for each in given]
+    return ordered(found)
+
+
+def ordered(found: Iterable[Pool]) -> Pools:
+    """Return pools in the order in which they are tried."""
     return tuple(sorted(found, key=lambda pool: len(pool.properties)))
+
+
+def without(pools: Iterable[Pool], taken: Iterable[Pool] = ()) -> Pools:
+    """Return the pools that remain of some after others are taken away.
+
+    Equal devices are one pool then. Empty pools are left out, and so are
+    taken devices that are not in the pools.
+    """
+    counts = collections.Counter[Any]()
+    for each in pools:
+        counts[each.kind] += each.count
+    for each in taken:
+        if each.kind in counts:
+            counts[each.kind] -= each.count
+    return tuple(Pool(count, *kind) for kind, count in counts.items()
+                 if count > 0)
 
 
 def _frozen(value: Any) -> Any:

@@ -17,6 +17,7 @@ from cellsched.hardware import devices
 from cellsched.hardware.devices import DeviceRequest
 from cellsched.hardware.devices import Pools
 from cellsched.hardware.fit import Networks
+from cellsched.hardware.fit import PlacedCell
 from cellsched.hardware.fit import Placement
 from cellsched.hardware.fit import Ratios
 from cellsched.hardware.guest import DEDICATED
@@ -26,6 +27,7 @@ from cellsched.hardware.guest import parse_cpus
 from cellsched.hardware.host import HostCell
 from cellsched.hardware.host import HostTopology
 from cellsched.hardware.host import Pages
+from cellsched.hardware.packing import Pins
 
 _DATA = 'nova_object.data'
 
@@ -146,6 +148,28 @@ def _guest_cell(document: Mapping[str, Any]) -> GuestCell:
         int(cell['id']), cpus, pcpus, int(cell['memory']),
         _optional(cell.get('pagesize')), policy,
         cell.get('cpu_thread_policy'))
+
+
+def placement(document: Any) -> Placement:
+    """Return the place of a server on its host; empty without one.
+
+    :param document: an ``InstanceNUMATopology``, as :func:`written_guest`
+        returns it for a placement
+    :raises cellsched.exception.InvalidField: it has another form
+    """
+    with _reading('numa_topology'):
+        cells = _fields(document)['cells'] if document else ()
+        return tuple(map(_placed_cell, cells))
+
+
+def _placed_cell(document: Mapping[str, Any]) -> PlacedCell:
+    cell = _fields(document)
+    pins = cell.get('cpu_pinning_raw') or {}
+    return PlacedCell(
+        _guest_cell(document), int(cell['id']),
+        _optional(cell.get('pagesize')), Pins(
+            tuple(sorted((int(vcpu), int(cpu)) for vcpu, cpu in pins.items())),
+            _numbers(cell.get('cpuset_reserved'))))
 
 
 def device_requests(document: Any) -> tuple[DeviceRequest, ...]:

@@ -5,6 +5,23 @@ from cellsched.hardware import devices
 from tests.unit.hardware import cases
 
 
+class WithoutTest(unittest.TestCase):
+    def test_taken_devices_are_missing(self):
+        nics, disks = ({'vendor_id': vendor, 'product_id': '1', 'count': 2}
+                       for vendor in ('8086', '144d'))
+        near = {**nics, 'numa_node': 1}
+        for taken, remaining in (
+                ([], [4, 2, 2]), ([{**nics, 'count': 3}], [1, 2, 2]),
+                ([nics, nics], [2, 2]), ([near, disks], [4]),
+                ([{**near, 'numa_node': 2}], [4, 2, 2]),
+                ([{**near, 'count': 9}], [4, 2])):
+            with self.subTest(taken):
+                self.assertEqual(remaining, [
+                    pool.count for pool in devices.without(
+                        devices.pools([nics, near, nics, disks]),
+                        devices.pools(taken))])
+
+
 class TakeTest(unittest.TestCase):
     def test_devices_are_taken_as_by_nova(self):
         tried = 0

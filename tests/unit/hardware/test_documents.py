@@ -74,6 +74,35 @@ class GuestTopologyTest(unittest.TestCase):
         [cell] = document['nova_object.data']['cells']
         self.assertEqual(1, cell['nova_object.data']['id'])
 
+    def test_document_keeps_the_place_of_a_server(self):
+        pinned = 0
+        for case in cases.of_kind('numa'):
+            host = cases.host_topology(case)
+            if host is None or 'topology_error' in case['expect'] or (
+                    cases.topology(case) is None):
+                continue
+            demand = cases.demand(case)
+            placement = fit.fit(host, demand, cases.ratios(case),
+                                cases.pools(case), cases.mappings(case))
+            if placement is None:
+                continue
+            with self.subTest(case['name']):
+                read = documents.placement(_read(documents.written_guest(
+                    demand.topology, placement)))
+                self.assertEqual(
+                    fit.used(host, placement), fit.used(host, read))
+                pinned += any(placed.pinned for placed in read)
+        self.assertGreater(pinned, 40)
+
+    def test_server_without_a_document_has_no_place(self):
+        self.assertEqual((), documents.placement(None))
+
+    def test_error_of_a_place_names_the_field(self):
+        for document in {'cells': 7}, {'cells': [{'id': 0}]}, {'a': 7}:
+            with self.subTest(document), self.assertRaisesRegex(
+                    exception.InvalidField, 'numa_topology'):
+                documents.placement(document)
+
     def test_dedicated_cpus_of_a_version_before_1_5(self):
         topology = documents.guest_topology({'cells': [{
             'id': 0, 'cpuset': [0, 1], 'memory': 64,
@@ -117,6 +146,28 @@ class DevicesTest(unittest.TestCase):
             with self.subTest(document):
                 self.assertEqual(
                     (expected,), documents.device_pools(document))
+
+    def test_document_keeps_pools(self):
+        tried = 0
+        for case in cases.every():
+            pools = cases.pools(case)
+            if pools:
+                tried += 1
+                with self.subTest(case['name']):
+                    self.assertEqual(pools, documents.device_pools(_read(
+                        documents.written_pools(pools))))
+        self.assertGreater(tried, 40)
+
+    def test_tags_of_a_written_pool_are_apart(self):
+        pools = devices.pools([{
+            'vendor_id': '8086', 'product_id': '154c', 'count': 2,
+            'dev_type': 'type-VF'}])
+        [pool] = documents.written_pools(
+            pools)['nova_object.data']['objects']
+        self.assertEqual(
+            {'vendor_id': '8086', 'product_id': '154c', 'count': 2,
+             'numa_node': None, 'tags': {'dev_type': 'type-VF'}},
+            pool['nova_object.data'])
 
     def test_host_without_devices(self):
         self.assertEqual((), documents.device_pools(None))
