@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Child rows of instances: tags, block devices, image properties."""
+"""Child rows of instances: tags, devices, image properties, hardware."""
 
 from collections.abc import Iterable
 from collections.abc import Mapping
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import datetime
 from typing import Any
 
+from oslo_serialization import jsonutils
 import sqlalchemy as sa
 
 from cellsched.db.cell import models
@@ -180,3 +181,34 @@ def count_image_properties(
     return [(row.node, row.key.removeprefix(_PREFIX), row.value, row.servers)
             for row in connection.execute(_PROPERTY_COUNTS, {'on': host})
             if row.key not in _PROPERTY_KEYS and row.value is not None]
+
+
+_EXTRA = models.instance_extra
+
+_HARDWARE_OF = sa.select(
+    _EXTRA.c.numa_topology, _EXTRA.c.pci_requests,
+).where(_EXTRA.c.instance_uuid == sa.bindparam('of'))
+
+
+def set_hardware(
+    connection: sa.Connection, uuid: str, numa_topology: Any,
+    pci_requests: Any,
+) -> None:
+    """Store the NUMA cells and the devices that a server asks for.
+
+    :param numa_topology: the document of the request; None if it has none
+    :param pci_requests: likewise
+    """
+    connection.execute(
+        sa.update(_EXTRA).where(_EXTRA.c.instance_uuid == uuid).values({
+            name: document and jsonutils.dumps(document)
+            for name, document in (('numa_topology', numa_topology),
+                                   ('pci_requests', pci_requests))}))
+
+
+def get_hardware(connection: sa.Connection, uuid: str) -> tuple[Any, Any]:
+    """Return the documents of :func:`set_hardware`, each None by default."""
+    row = connection.execute(_HARDWARE_OF, {'of': uuid}).first()
+    topology, requests = row or (None, None)
+    return (topology and jsonutils.loads(topology),
+            requests and jsonutils.loads(requests))

@@ -91,6 +91,7 @@ compute_nodes = _table(
     sa.Column('ram_allocation_ratio', sa.Float),
     sa.Column('cpu_allocation_ratio', sa.Float),
     sa.Column('disk_allocation_ratio', sa.Float),
+    sa.Column('numa_topology', sa.Text),
     sa.Column('mapped', sa.Integer, default=0),
     # Additions: JSON lists of trait names and of child providers
     # (cellsched.objects.child_providers), the time since which its driver
@@ -142,6 +143,8 @@ instance_extra = _table(
     sa.Column('instance_uuid', sa.String(36),
               sa.ForeignKey('instances.uuid', name='fk_extra_instance'),
               nullable=False),
+    sa.Column('numa_topology', sa.Text),
+    sa.Column('pci_requests', sa.Text),
     sa.Column('flavor', MEDIUM_TEXT),
     sa.Index('instance_extra_idx', 'instance_uuid'),
 )

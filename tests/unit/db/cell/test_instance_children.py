@@ -177,6 +177,26 @@ class TestBlockDevices(base.TestCase):
             [*self.read(instance_children.get_block_devices, self.uuids)])
 
 
+class TestHardware(base.TestCase):
+
+    def test_request_of_a_server_is_stored(self):
+        first, second = samples.uuids(2)
+        self.write(instances.create, [
+            samples.instance(uuid) for uuid in (first, second)], samples.NOW)
+        for documents in ({'cells': [{'id': 0}]}, {'requests': []}), (
+                None, {'requests': [7]}), ({'cells': []}, None):
+            self.write(instance_children.set_hardware, first, *documents)
+
+            self.assertEqual(documents, self.read(
+                instance_children.get_hardware, first))
+            self.assertEqual((None, None), self.read(
+                instance_children.get_hardware, second))
+
+    def test_unknown_server_has_no_request(self):
+        self.assertEqual((None, None), self.read(
+            instance_children.get_hardware, samples.uuids(1)[0]))
+
+
 class TestImageProperties(base.TestCase):
 
     def create(self, properties, count=1, **fields):

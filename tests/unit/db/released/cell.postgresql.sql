@@ -40,6 +40,7 @@ CREATE TABLE compute_nodes (
 	ram_allocation_ratio FLOAT, 
 	cpu_allocation_ratio FLOAT, 
 	disk_allocation_ratio FLOAT, 
+	numa_topology TEXT, 
 	mapped INTEGER, 
 	traits TEXT, 
 	providers TEXT, 
@@ -182,6 +183,7 @@ CREATE TABLE shadow_compute_nodes (
 	ram_allocation_ratio FLOAT, 
 	cpu_allocation_ratio FLOAT, 
 	disk_allocation_ratio FLOAT, 
+	numa_topology TEXT, 
 	mapped INTEGER, 
 	traits TEXT, 
 	providers TEXT, 
@@ -233,6 +235,8 @@ CREATE TABLE shadow_instance_extra (
 	deleted INTEGER, 
 	id INTEGER NOT NULL, 
 	instance_uuid VARCHAR(36) NOT NULL, 
+	numa_topology TEXT, 
+	pci_requests TEXT, 
 	flavor TEXT, 
 	PRIMARY KEY (archive_id)
 );
@@ -396,6 +400,8 @@ CREATE TABLE instance_extra (
 	deleted INTEGER, 
 	id SERIAL NOT NULL, 
 	instance_uuid VARCHAR(36) NOT NULL, 
+	numa_topology TEXT, 
+	pci_requests TEXT, 
 	flavor TEXT, 
 	PRIMARY KEY (id), 
 	CONSTRAINT fk_extra_instance FOREIGN KEY(instance_uuid) REFERENCES instances (uuid)
