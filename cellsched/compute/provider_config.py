@@ -13,6 +13,12 @@
        inventories:
          additional:
            - CUSTOM_LICENCE: {total: 4, max_unit: 1}
+       hardware:
+         cells:
+           - {id: 0, memory_mb: 65536, cpus: 0-1, dedicated: 2-15}
+
+The section ``hardware`` is an addition, see
+:mod:`cellsched.hardware.description`. It applies to nodes only.
 
 An entry names a node or a child provider by name or ``uuid``.
 ``uuid: $COMPUTE_NODE`` applies to every node without an entry of its own. An
@@ -32,8 +38,11 @@ from oslo_log import log
 from cellsched.claims import base as claims_base
 from cellsched.claims import validation
 from cellsched import exception
+from cellsched.hardware import description
+from cellsched.hardware.description import Hardware
 from cellsched.objects import resources
 from cellsched.validation import json_schema
+from cellsched.validation.json_schema import field_name
 from cellsched.validation import yaml_file
 
 LOG = log.getLogger(__name__)
@@ -126,6 +135,7 @@ class _Provider(NamedTuple):
 
     traits: frozenset[str] = frozenset()
     inventories: Mapping[str, claims_base.Inventory] = {}
+    hardware: Hardware = Hardware()
 
 
 class ProviderConfig:
@@ -184,6 +194,10 @@ class ProviderConfig:
         :param is_node: it is a node, not a child provider
         """
         return self._provider(name, uuid, is_node).inventories
+
+    def hardware(self, name: str, uuid: str) -> Hardware:
+        """Return the configured cells and devices of a node."""
+        return self._provider(name, uuid, is_node=True).hardware
 
     def note_idle(self, known: Set[str]) -> None:
         """Log entries without a matching provider, once each.
@@ -247,7 +261,10 @@ class ProviderConfig:
                 found[node] = _Provider(
                     frozenset(provider.get('traits', {}).get(
                         'additional', ())),
-                    _inventories(path, where, provider.get('inventories', {})))
+                    _inventories(path, where, provider.get('inventories', {})),
+                    description.read(
+                        path, provider.get('hardware', {}), field_name(
+                            (*where, 'hardware'))))
         return found
 
 

@@ -24,6 +24,7 @@ from cellsched.claims import base as claims_base
 from cellsched.claims import validation
 from cellsched.compute import children
 from cellsched.compute import host_name
+from cellsched.compute import places
 from cellsched.compute import progress
 from cellsched.compute.provider_config import ProviderConfig
 from cellsched.db.cell import compute_nodes
@@ -33,6 +34,8 @@ from cellsched.db.cell import on_host
 from cellsched.db.cell import services
 from cellsched.db import session
 from cellsched import exception
+from cellsched.hardware import documents
+from cellsched.hardware.fit import Ratios
 from cellsched.migrations import TRANSFER_TRAIT
 from cellsched.objects import child_providers
 from cellsched.observability.conditions import Conditions
@@ -66,6 +69,8 @@ class Tracker:
     :param provider_config: configuration files of the nodes; none by default
     :param name: protects the host's name; by default it is not protected
     :param state: the uuids that the host keeps; by default it keeps none
+    :param places_: the NUMA cells and devices of the servers; by default they
+        have none
     """
 
     def __init__(
@@ -76,7 +81,9 @@ class Tracker:
         provider_config: ProviderConfig | None = None,
         name: host_name.HostName | None = None,
         state: host_name.StateFile | None = None,
+        places_: places.Places | None = None,
     ) -> None:
+        self._places = places_ or places.Places()
         self._name = name
         self._state = state
         # The uuids of nodes that the host keeps; None until they are read.
@@ -103,7 +110,7 @@ class Tracker:
         self._described: dict[str, tuple[str, Set[str]]] = {}
         # Child providers of each node that may have inventory.
         self._children: dict[str, set[str]] = {}
-        # Resource classes of files that were ignored, by provider.
+        # Parts of files that were ignored, by the subject of the log.
         self._ignored: dict[str, Set[str]] = {}
         # Nodes with a uuid of their own, or with devices that have one.
         self._moving: set[str] = set()
@@ -382,6 +389,9 @@ class Tracker:
         self, node: str, resources: virt_base.NodeResources,
         servers: Sequence[Any], now: datetime.datetime,
     ) -> None:
+        new = resources.uuid or self._new_uuid()
+        provider = self._providers.get(node) or self._find(node) or new
+        resources = self._with_hardware(node, provider, resources)
         values = self._values(resources)
         values['stats'] = _text({
             **resources.stats,
@@ -391,8 +401,6 @@ class Tracker:
             'failed_builds': self._outcomes.failed_in_a_row(node)})
         if node not in self._rows:
             self._unverified[node] = _VERIFIED_REPORTS
-        new = resources.uuid or self._new_uuid()
-        provider = self._providers.get(node) or self._find(node) or new
         # A node whose row was deleted meanwhile gets a new row.
         while self._rows.get(node) != (values := {
                 **values, **self._facts(node, provider, resources)}):
@@ -489,12 +497,48 @@ class Tracker:
         of_files: _Inventories,
     ) -> _Inventories:
         """Merge inventories of driver and files; the driver wins."""
-        both = of_driver.keys() & of_files.keys()
+        self._note_ignored(name, uuid, of_driver.keys() & of_files.keys())
+        return {**of_files, **of_driver}
+
+    def _note_ignored(self, name: str, uuid: str, both: Set[str]) -> None:
+        """Log parts of files that the driver reports, too, once."""
         if both and both != self._ignored.get(uuid):
             LOG.error('The provider configuration of %s on %s is ignored: '
                       'the driver reports it', ', '.join(sorted(both)), name)
         self._ignored[uuid] = both
-        return {**of_files, **of_driver}
+
+    def _with_hardware(
+        self, node: str, provider: str, resources: virt_base.NodeResources
+    ) -> virt_base.NodeResources:
+        """Return the resources of a node with those of its NUMA cells.
+
+        The cells and devices of the file complete those of the driver.
+        """
+        of_file = self._provider_config.hardware(node, provider)
+        self._note_ignored(f'node {node}', f'hardware of {provider}', {
+            name for name, both in (
+                ('cells', of_file.topology and resources.topology),
+                ('devices', of_file.devices and resources.devices)) if both})
+        topology = resources.topology or of_file.topology
+        resources = dataclasses.replace(
+            resources, topology=topology,
+            devices=resources.devices or of_file.devices)
+        if topology is None:
+            return resources
+        dedicated = sum(
+            len(each.pcpus - each.cpus) for each in topology.cells)
+        if dedicated:
+            resources = dataclasses.replace(
+                resources,
+                vcpus=sum(len(each.cpus) for each in topology.cells),
+                inventories={'PCPU': claims_base.Inventory(
+                    dedicated, max_unit=dedicated), **resources.inventories})
+        traits = {trait for trait, is_met in (
+            ('HW_CPU_HYPERTHREADING', topology.has_threads),
+            ('COMPUTE_SOCKET_PCI_NUMA_AFFINITY', all(
+                each.socket is not None for each in topology.cells)))
+            if is_met}
+        return dataclasses.replace(resources, traits=resources.traits | traits)
 
     def _figures(
         self, resources: virt_base.NodeResources
@@ -538,7 +582,15 @@ class Tracker:
         self, node: str, provider: str, resources: virt_base.NodeResources
     ) -> dict[str, str | None]:
         """Return the columns of a node that depend on its uuid."""
+        cpu, ram, _ = self._ratios()
+        topology, devices = self._places.report(node, places.NodeHardware(
+            provider, resources.topology, resources.devices,
+            Ratios(cpu, ram)))
         return {
+            'numa_topology': _text(documents.written_host(
+                topology)) if topology else None,
+            'pci_stats': _text(documents.written_pools(
+                devices)) if resources.devices else None,
             'traits': _text(sorted(
                 self._node_traits(node, provider, resources))),
             'providers': child_providers.dump(

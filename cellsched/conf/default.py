@@ -23,7 +23,8 @@ Directory in which a compute agent keeps the identity of its host.
 
 The file ``compute_id`` has the uuid of the host and of its compute node. The
 file ``compute_nodes`` has the uuids of all nodes whose driver gives them none.
-Both must survive restarts and upgrades of the machine, and must not be copied
+The directory ``places`` has the NUMA cells and the devices of servers. All of
+them must survive restarts and upgrades of the machine, and must not be copied
 to another one. If several agents run on one machine, each needs its own
 directory.
 
@@ -149,7 +150,8 @@ COMPUTE_OPTS = [
 Directory of provider configuration files for the nodes of this host.
 
 Each file whose name ends with ``.yaml`` is read, in the format of Nova. Its
-traits are added to those of the driver. The files are read when the agent
+traits are added to those of the driver. A section ``hardware`` describes the
+NUMA cells and the PCI devices of a node. The files are read when the agent
 starts, and again when one changes. The directory may be missing.
 """),
     cfg.BoolOpt('adopt_guests', default=False, help="""

@@ -13,6 +13,8 @@ from typing import ClassVar
 from oslo_config import cfg
 
 from cellsched.clock import Clock
+from cellsched.hardware.devices import Pools
+from cellsched.hardware.host import HostTopology
 from cellsched import objects
 from cellsched.objects import resources
 
@@ -51,6 +53,8 @@ class NodeResources:
     Filters and weighers read these values. Each change is written to the cell,
     so round values that always change, such as metrics.
 
+    :param vcpus: physical CPUs; if the topology has dedicated CPUs, its
+        shared CPUs count instead
     :param memory_mb: memory in MB
     :param local_gb: disk in GB
     :param cpu_info: description of the CPUs, JSON-compatible or as JSON text
@@ -68,6 +72,10 @@ class NodeResources:
         report of the host
     :param stats: further statistics by name, JSON-compatible; the agent's own
         statistics override them
+    :param topology: the NUMA cells of the node without its servers; None if
+        it reports none
+    :param devices: pools of the PCI devices that servers can have, without
+        regard to its servers; the agent subtracts what they use
     :param uuid: uuid that the node keeps when its name, its agent or its cell
         changes, such as that of a bare-metal node; None if the node is this
         host itself, which keeps its uuid in ``[DEFAULT] state_path``
@@ -89,6 +97,8 @@ class NodeResources:
     providers: Mapping[str, ChildProvider] = dataclasses.field(
         default_factory=dict)
     uuid: str | None = None
+    topology: HostTopology | None = None
+    devices: Pools = ()
 
 
 class ComputeDriver(abc.ABC):

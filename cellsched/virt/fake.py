@@ -15,6 +15,8 @@ from oslo_config import cfg
 from oslo_config import types
 
 from cellsched import exception
+from cellsched.hardware import description
+from cellsched.hardware.description import Hardware
 from cellsched import objects
 from cellsched.objects.request_groups import standard_traits
 from cellsched.objects import resources
@@ -27,6 +29,17 @@ _TRAITS = frozenset(f'COMPUTE_{kind}_{name}' for kind, names in {
     'GRAPHICS_MODEL': 'BOCHS CIRRUS NONE QXL VGA VIRTIO',
     'NET_VIF_MODEL': 'E1000 E1000E NE2K_PCI PCNET RTL8139 VIRTIO VMXNET3',
 }.items() for name in names.split())
+
+_HARDWARE_OPT = cfg.StrOpt('hardware', default='', help="""
+NUMA cells and PCI devices of the host, as a mapping in JSON, such as
+``{"cells": [{"id": 0, "memory_mb": 8192, "cpus": "0-1", "dedicated": 2}]}``.
+
+It has the fields of ``hardware`` in a provider configuration file.
+
+Related options:
+
+* ``[compute] provider_config_location``
+""")
 
 #: Options for the duration and failures of builds.
 _BUILD_OPTS = [
@@ -126,7 +139,7 @@ Each may have ``inventories``, totals by resource class, ``traits``, and
                     help="""
 Metrics of the host, such as ``cpu.percent:0.5``.
 """),
-            *_BUILD_OPTS,
+            _HARDWARE_OPT, *_BUILD_OPTS,
         ]
 
     def __init__(self, conf, clock):
@@ -138,7 +151,11 @@ Metrics of the host, such as ``cpu.percent:0.5``.
                     field='[fake_virt] inventories',
                     problem=f'unknown resource class {name!a:.60}',
                     expected='names of resource classes')
-        self._providers = _parsed(options.providers)
+        self._providers: Mapping[str, base.ChildProvider] = _parsed(
+            'providers', options.providers, providers)
+        self._hardware: Hardware = _parsed(
+            'hardware', options.hardware,
+            lambda value: description.read('hardware', value))
         self._lock = threading.Lock()
         self.supports_migration = options.supports_migration
         #: The uuids of the servers on the machine, and what is known of them.
@@ -172,7 +189,8 @@ Metrics of the host, such as ``cpu.percent:0.5``.
             metrics=[{'name': name, 'value': value}
                      for name, value in options.metrics.items()],
             inventories=_inventories(options.inventories),
-            providers=self._providers,
+            providers=self._providers, topology=self._hardware.topology,
+            devices=self._hardware.devices,
             traits=_TRAITS.union(options.traits, _architectures() & {
                 f'HW_ARCH_{options.cpu_arch.upper()}'}))}
 
@@ -294,19 +312,20 @@ def providers(values: Mapping[str, Any]) -> dict[str, base.ChildProvider]:
     return {name: _provider(name, fields) for name, fields in values.items()}
 
 
-def _parsed(text: str) -> dict[str, base.ChildProvider]:
-    if not text:
-        return {}
+def _parsed(
+    name: str, text: str, parse: Callable[[dict[str, Any]], Any]
+) -> Any:
+    """Return the value of an option that is a mapping in JSON, or empty."""
     try:
-        values = json.loads(text)
+        values = json.loads(text or '{}')
     except (RecursionError, ValueError):
         values = None
-    option = '[fake_virt] providers'
+    option = f'[fake_virt] {name}'
     if not isinstance(values, dict):
         raise exception.ConfigurationInvalid(
             field=option, expected='a mapping in JSON')
     try:
-        return providers(values)
+        return parse(values)
     except exception.InvalidField as exc:
         raise exception.ConfigurationInvalid(
             field=f'{option}: {exc.field}', **exc.reasons) from None

@@ -253,6 +253,35 @@ class TestProviderConfig(base.TestCase):
             self.config.inventories('node2', UUID))
         self.assertEqual({}, self.config.inventories('node3', UUID_OTHER))
 
+    def test_node_has_the_hardware_of_its_entry(self):
+        self.write(HEAD + provider('$COMPUTE_NODE') + (
+            '  hardware:\n'
+            '    cells: [{id: 0, memory_mb: 64, cpus: 0-3}]\n'
+            "    devices: [{vendor_id: '8086', product_id: '154c', "
+            'count: 2, numa_node: 0}]\n')
+            + provider('node2', kind='name'))
+
+        self.config.load()
+
+        found = self.config.hardware('node1', UUID_OTHER)
+        [cell], [pool] = found.topology.cells, found.devices
+        self.assertEqual(
+            ({0, 1, 2, 3}, 2, 0), (cell.cpus, pool.count, pool.numa_node))
+        self.assertEqual(
+            (None, ()), self.config.hardware('node2', UUID_OTHER))
+
+    def test_bad_hardware_is_refused_by_field_and_bound(self):
+        for field, expected, text in (
+                ('', 'one of cells, devices', '{cell: []}'),
+                ('.cells[0].cpus', 'numbers of CPUs up to 9999',
+                 '{cells: [{id: 0, memory_mb: 1, cpus: many}]}'),
+                ('.cells[0].dedicated', 'each CPU for one use',
+                 '{cells: [{id: 0, memory_mb: 1, cpus: 1, dedicated: 0-1}]}')):
+            self.assertRefused(
+                f'providers[1].hardware{field}', expected,
+                HEAD + provider('node2', kind='name')
+                + provider('$COMPUTE_NODE') + f'  hardware: {text}\n')
+
     def test_bad_inventory_is_refused_by_field_and_bound(self):
         for field, expected, *said in (
                 ('', 'at most 1000 mappings', *['{}'] * 1001),

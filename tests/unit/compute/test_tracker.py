@@ -8,6 +8,7 @@ import types
 from cellsched.claims import base as claims_base
 from cellsched.claims import base as claims
 from cellsched.compute import host_name
+from cellsched.compute import places
 from cellsched.compute import provider_config
 from cellsched.compute import tracker
 from cellsched.db.cell import hosts
@@ -15,6 +16,8 @@ from cellsched.db.cell import instances
 from cellsched.db.cell import models
 from cellsched.db import session
 from cellsched import exception
+from cellsched.hardware import description
+from cellsched.hardware import documents
 from cellsched.host_manager import node_columns
 from cellsched import migrations
 from cellsched.objects import child_providers
@@ -25,6 +28,17 @@ from tests.unit import base
 from tests.unit.compute import tracking
 from tests.unit.db import recording
 from tests.unit.db import samples
+
+CELLS = [{'id': 0, 'memory_mb': 64, 'cpus': '0', 'dedicated': '2-3'},
+         {'id': 1, 'memory_mb': 32, 'cpus': '1', 'dedicated': '5'}]
+
+NICS = {'vendor_id': '8086', 'product_id': '154c', 'count': 2, 'numa_node': 0}
+
+TOPOLOGY, DEVICES = description.read(
+    'test', {'cells': CELLS, 'devices': [NICS]})
+
+GUEST = {'cells': [{'id': 0, 'cpuset': [], 'pcpuset': [0], 'memory': 32,
+                    'cpu_policy': 'dedicated'}]}
 
 #: The uuid that the host keeps.
 HOST_ID = '22222222-2222-4222-8222-222222222222'
@@ -252,12 +266,113 @@ class TestTracker(tracking.TrackerTestCase):
                 if name not in ('MEMORY_MB', 'DISK_GB')}
 
     def files(self, **inventories):
+        return self.entry(inventories={'additional': [inventories]})
+
+    def entry(self, **fields):
         directory = self.temporary_directory()
         (directory / 'a.yaml').write_text(json.dumps({
             'meta': {'schema_version': '1.0'}, 'providers': [{
-                'identification': {'uuid': '$COMPUTE_NODE'},
-                'inventories': {'additional': [inventories]}}]}))
+                'identification': {'uuid': '$COMPUTE_NODE'}, **fields}]}))
         return provider_config.ProviderConfig(str(directory))
+
+    def node(self, files=None, places_=None, **fields):
+        """Report a node; return its row."""
+        self.driver.found = {'node1': virt.NodeResources(
+            4, 8192, 100, **fields)}
+        self.tracker(files, places=places_).report()
+        [node] = self.rows(models.compute_nodes)
+        return node
+
+    def test_node_without_hardware_reports_none(self):
+        node = self.node()
+
+        self.assertEqual((None, None, 4), (
+            node.numa_topology, node.pci_stats, node.vcpus))
+        self.assertNotIn('PCPU', self.inventories())
+
+    def test_cells_and_devices_of_driver_or_file_are_reported(self):
+        value = {'cells': CELLS, 'devices': [NICS]}
+        described = description.read('test', value)
+        for files, fields in ((self.entry(hardware=value), {}),
+                              (None, described._asdict())):
+            node = self.node(files, **fields)
+
+            self.assertEqual(
+                described, (
+                    documents.host_topology(json.loads(node.numa_topology)),
+                    documents.device_pools(json.loads(node.pci_stats))))
+            self.assertEqual(2, self.read_of_schedulers(
+                node)['free_pci_devices'][0])
+
+    def read_of_schedulers(self, node):
+        with self.cell.reader() as connection:
+            return node_columns.of_nodes(
+                hosts.changes(connection).nodes, 'cell1')
+
+    def test_hardware_of_the_driver_overrides_the_file(self):
+        for name, fields in (('cells', {'topology': TOPOLOGY}),
+                             ('devices', {'devices': DEVICES})):
+            other = self.entry(hardware={
+                'cells': [{'id': 7, 'memory_mb': 1}],
+                'devices': [{**NICS, 'count': 9, 'numa_node': None}]})
+            tracker = self.tracker(other)
+            self.driver.found = {'node1': virt.NodeResources(
+                4, 8192, 100, **fields)}
+            before = self.logs.output
+            for _ in range(2):
+                tracker.report()
+
+            [line] = self.logs.output.removeprefix(before).splitlines()
+            self.assertIn(f'configuration of {name} on node node1 is '
+                          'ignored', line)
+
+    def test_dedicated_cpus_are_inventory_of_their_own(self):
+        node = self.node(topology=TOPOLOGY)
+
+        [usage] = self.claims.usages(providers=[node.uuid]).usages
+        self.assertEqual(
+            (2, 8.0, 3), (node.vcpus, usage.capacity['VCPU'],
+                          usage.capacity['PCPU']))
+        self.assertEqual(3, usage.units['PCPU'].max_unit)
+
+    def test_cells_without_dedicated_cpus_change_no_inventory(self):
+        cells = [{'id': 0, 'memory_mb': 64, 'cpus': '0-1'}]
+        node = self.node(topology=description.read(
+            'test', {'cells': cells}).topology)
+
+        [usage] = self.claims.usages(providers=[node.uuid]).usages
+        self.assertEqual((4, 16), (node.vcpus, usage.capacity['VCPU']))
+        self.assertNotIn('PCPU', usage.capacity)
+
+    def test_traits_of_cells_are_reported(self):
+        for fields, traits in (
+                ({'siblings': 2}, {'HW_CPU_HYPERTHREADING'}),
+                ({'socket': 0}, {'COMPUTE_SOCKET_PCI_NUMA_AFFINITY'}),
+                ({}, set())):
+            topology = description.read('test', {'cells': [
+                {'id': 0, 'memory_mb': 64, 'cpus': '0-1', **fields}]}).topology
+            self.assertEqual(traits, set(json.loads(self.node(
+                topology=topology).traits)) - tracker.TRAITS)
+
+    def test_usage_of_servers_is_in_the_next_report(self):
+        kept = places.Places()
+        fields = {'topology': TOPOLOGY, 'devices': DEVICES}
+        before = self.node(places_=kept, **fields)
+        [uuid] = samples.uuids(1)
+
+        kept.place(uuid, 'node1', places.request_of(GUEST, None))
+        kept.place(samples.uuids(1)[0], 'node1', places.request_of(
+            None, {'requests': [{'count': 2, 'spec': [{
+                'vendor_id': '8086'}]}]}))
+        used = self.node(places_=kept, **fields)
+        kept.remove(uuid)
+        after = self.node(places_=kept, **fields)
+
+        _, cell = documents.host_topology(json.loads(used.numa_topology)).cells
+        self.assertEqual(({5}, 32), (cell.pinned, cell.memory_usage))
+        self.assertEqual(
+            (), documents.device_pools(json.loads(used.pci_stats)))
+        self.assertEqual(before.numa_topology, after.numa_topology)
 
     def test_other_classes_come_from_driver_and_files(self):
         self.assertEqual(

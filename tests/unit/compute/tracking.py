@@ -52,7 +52,7 @@ class TrackerTestCase(base.TestCase):
         self.outcomes = progress.Outcomes()
 
     def tracker(self, provider_config=None, new_uuid=None, name=None,
-                state=None, **options):
+                state=None, places=None, **options):
         conf = cfg.ConfigOpts()
         conf.register_opts(default.OPTS)
         conf([], default_config_files=[], default_config_dirs=[])
@@ -60,7 +60,8 @@ class TrackerTestCase(base.TestCase):
             conf.set_override(option, value)
         return tracker.Tracker(
             conf, self.cell, self.claims, self.driver, self.outcomes,
-            new_uuid or uuidutils.generate_uuid, provider_config, name, state)
+            new_uuid or uuidutils.generate_uuid, provider_config, name, state,
+            places)
 
     def rows(self, table):
         with self.cell.reader() as connection:

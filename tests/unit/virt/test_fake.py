@@ -134,6 +134,31 @@ class TestFakeDriver(suite.DriverSuite, base.TestCase):
             self.assertEqual(f'[fake_virt] providers{field}', error.field)
             self.assertIn(expected, error.detail)
 
+    def test_cells_and_devices_are_read_from_the_option(self):
+        [plain] = self.driver().nodes().values()
+        [described] = self.driver(hardware=json.dumps({
+            'cells': [{'id': 0, 'memory_mb': 64, 'cpus': '0-1'}],
+            'devices': [{'vendor_id': '8086', 'product_id': '154c',
+                         'count': 2}]})).nodes().values()
+
+        self.assertEqual((None, ()), (plain.topology, plain.devices))
+        [cell] = described.topology.cells
+        self.assertEqual((0, 64, {0, 1}), (cell.id, cell.memory_mb, cell.cpus))
+        self.assertEqual([2], [pool.count for pool in described.devices])
+
+    def test_invalid_hardware_is_refused(self):
+        for text, field, expected in (
+                ('[]', '', 'a mapping in JSON'),
+                ('{"cells": [{"id": 0}]}', ': cells[0].memory_mb',
+                 'a whole number from 0'),
+                ('{"devices": [{}]}', ': devices[0].vendor_id',
+                 'four hexadecimal digits')):
+            error = self.assertRaises(
+                exception.ConfigurationInvalid, self.driver, hardware=text)
+
+            self.assertEqual(f'[fake_virt] hardware{field}', error.field)
+            self.assertIn(expected, error.detail)
+
     def test_traits_are_standard_traits(self):
         for architecture in ('x86_64', 'armv7l'):
             [node] = self.driver(cpu_arch=architecture).nodes().values()

@@ -1,0 +1,262 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The NUMA cells and the devices that the servers of a host have."""
+
+import dataclasses
+import json
+import os
+import pathlib
+import threading
+from typing import Any
+
+from oslo_log import log
+from oslo_utils import uuidutils
+
+from cellsched import exception
+from cellsched.hardware import devices
+from cellsched.hardware.devices import DeviceRequest
+from cellsched.hardware.devices import Pools
+from cellsched.hardware import documents
+from cellsched.hardware import fit
+from cellsched.hardware.fit import Networks
+from cellsched.hardware.fit import Placement
+from cellsched.hardware.fit import Ratios
+from cellsched.hardware.guest import GuestTopology
+from cellsched.hardware.host import HostTopology
+
+LOG = log.getLogger(__name__)
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """The cells and devices that a server asks for.
+
+    :param topology: its guest cells; None if any CPUs will do
+    :param devices: its requests for devices
+    :param networks: the networks of its ports
+    """
+
+    topology: GuestTopology | None = None
+    devices: tuple[DeviceRequest, ...] = ()
+    networks: Networks = Networks()
+
+
+@dataclasses.dataclass(frozen=True)
+class NodeHardware:
+    """The cells and devices of a node, without its servers.
+
+    :param provider: the uuid of the node, which outlasts its name
+    """
+
+    provider: str
+    topology: HostTopology | None = None
+    devices: Pools = ()
+    ratios: Ratios = Ratios()
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """The cells and devices of a server.
+
+    :param provider: the uuid of its node
+    :param cells: its cells on those of the node
+    :param devices: its devices, by pool
+    """
+
+    provider: str
+    cells: Placement = ()
+    devices: Pools = ()
+
+
+class PlaceFiles:
+    """The places of servers, as files of the host.
+
+    They are files and not rows, as their guests are on the host: a restored
+    database does not know the CPUs of a running guest.
+
+    :param directory: the value of ``[DEFAULT] state_path``; None for no files
+    """
+
+    def __init__(self, directory: str | None = None) -> None:
+        self._path = directory and pathlib.Path(directory) / 'places'
+
+    def read(self) -> dict[str, Place]:
+        """Return the places by the uuids of their servers.
+
+        :raises cellsched.exception.ConfigurationInvalid: names a file that
+            cannot be read
+        """
+        if not self._path or not self._path.is_dir():
+            return {}
+        return {path.name: self._read(path) for path in self._path.iterdir()
+                if uuidutils.is_uuid_like(path.name)}
+
+    def _read(self, path: pathlib.Path) -> Place:
+        try:
+            kept = json.loads(path.read_text(encoding='utf-8'))
+            return Place(
+                kept['provider'], documents.placement(kept['numa_topology']),
+                documents.device_pools(kept['pci_devices']))
+        except (OSError, KeyError, RecursionError, TypeError, ValueError,
+                exception.InvalidField):
+            raise exception.ConfigurationInvalid(
+                field='[DEFAULT] state_path',
+                problem=f'{path} cannot be read',
+                expected='a readable file with the NUMA cells and the devices '
+                'of a server; remove it if the server is not on this host'
+            ) from None
+
+    def write(
+        self, uuid: str, place: Place, topology: GuestTopology | None
+    ) -> None:
+        """Write the place of a server, as a whole or not at all."""
+        if not self._path or not uuidutils.is_uuid_like(uuid):
+            return
+        self._path.mkdir(parents=True, exist_ok=True)
+        new = self._path / f'{uuid}.new'
+        with new.open('w', encoding='utf-8') as file:
+            json.dump({
+                'provider': place.provider,
+                'numa_topology': topology and documents.written_guest(
+                    topology, place.cells),
+                'pci_devices': documents.written_pools(place.devices)}, file)
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(self._path / uuid)
+
+    def remove(self, uuid: str) -> None:
+        """Remove the place of a server; a missing one is ignored."""
+        if self._path and uuidutils.is_uuid_like(uuid):
+            (self._path / uuid).unlink(missing_ok=True)
+
+
+class Places:
+    """The places of the servers on the nodes of a host.
+
+    Thread-safe. The places are kept across restarts of the agent.
+
+    :param files: the places of earlier processes; by default none are kept
+    :raises cellsched.exception.ConfigurationInvalid: a file cannot be read
+    """
+
+    def __init__(self, files: PlaceFiles | None = None) -> None:
+        self._files = files or PlaceFiles()
+        self._lock = threading.Lock()
+        self._nodes: dict[str, NodeHardware] = {}
+        self._places = self._files.read()
+
+    def report(
+        self, node: str, hardware: NodeHardware
+    ) -> tuple[HostTopology | None, Pools]:
+        """Set the hardware of a node; return it with the use of its servers.
+
+        :returns: the cells with their usage, and the free devices
+        """
+        with self._lock:
+            self._nodes[node] = hardware
+            return self._remaining(hardware)
+
+    def list_all(self) -> list[str]:
+        """Return the uuids of the servers that have a place."""
+        with self._lock:
+            return list(self._places)
+
+    def place(self, uuid: str, node: str, request: Request) -> None:
+        """Give a server cells and devices of a node.
+
+        A server that has a place on the node keeps it.
+
+        :raises cellsched.exception.BuildFailed: they do not fit
+        """
+        with self._lock:
+            hardware = self._nodes.get(node, NodeHardware(''))
+            place = self._places.get(uuid)
+            if place is not None and place.provider == hardware.provider:
+                return
+            place, problem = self._fit(hardware, request)
+            if place is None:
+                raise exception.BuildFailed(uuid=uuid, reason=problem)
+            self._places[uuid] = place
+        try:
+            self._files.write(uuid, place, request.topology)
+        except OSError as exc:
+            with self._lock:
+                del self._places[uuid]
+            raise exception.BuildFailed(
+                uuid=uuid, reason='its host cannot store its NUMA cells and '
+                'devices%(error)s',
+                internals={'error': f' ({exc.strerror})'}) from exc
+
+    def remove(self, uuid: str) -> None:
+        """Free the place of a server; one without a place is ignored."""
+        with self._lock:
+            if self._places.pop(uuid, None) is None:
+                return
+        try:
+            self._files.remove(uuid)
+        except OSError as exc:
+            # The agent removes it after its next start.
+            LOG.warning('Could not remove the file of the NUMA cells and the '
+                        'devices of the server: %s', exc.strerror,
+                        instance_uuid=uuid)
+
+    def _remaining(
+        self, hardware: NodeHardware
+    ) -> tuple[HostTopology | None, Pools]:
+        topology = hardware.topology
+        places = [each for each in self._places.values()
+                  if each.provider == hardware.provider]
+        if topology is not None:
+            for each in places:
+                # A cell may be gone since the server was placed.
+                topology = fit.used(topology, tuple(
+                    cell for cell in each.cells
+                    if cell.host_cell in topology.by_id))
+        return topology, devices.ordered(devices.without(
+            hardware.devices, (pool for each in places
+                               for pool in each.devices)))
+
+    def _fit(
+        self, hardware: NodeHardware, request: Request
+    ) -> tuple[Place | None, str]:
+        """Return a place, or None and the problem."""
+        topology, pools = self._remaining(hardware)
+        cells: Placement = ()
+        near: frozenset[int] | None = None
+        if request.topology is not None:
+            if topology is None:
+                return None, 'its host has no NUMA cells'
+            demand = fit.Demand(
+                request.topology, request.devices, request.networks)
+            found = fit.fit(topology, demand, hardware.ratios, pools)
+            if found is None:
+                alone = fit.Demand(request.topology)
+                if fit.fit(topology, alone, hardware.ratios) is None:
+                    return None, ('its host has no NUMA cells with enough '
+                                  'free CPUs and memory')
+                return None, ('its host has no free PCI devices or networks '
+                              'near NUMA cells with enough free CPUs and '
+                              'memory')
+            cells = found
+            near = frozenset(each.host_cell for each in cells)
+        remaining = devices.take(
+            pools, request.devices, cells=near, host=topology)
+        if remaining is None:
+            return None, 'its host has too few free PCI devices'
+        return Place(hardware.provider, cells,
+                     devices.without(pools, remaining)), ''
+
+
+def request_of(
+    topology: Any, requests: Any, networks: Any = None
+) -> Request | None:
+    """Return the request of Nova's documents; None if it asks for nothing.
+
+    :param topology: an ``InstanceNUMATopology``, or None
+    :param requests: an ``InstancePCIRequests``, or None
+    :param networks: a ``NetworkMetadata``, or None
+    :raises cellsched.exception.InvalidField: one has another form
+    """
+    found = Request(
+        documents.guest_topology(topology),
+        documents.device_requests(requests), documents.networks(networks))
+    return found if found.topology or found.devices else None

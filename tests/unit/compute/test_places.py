@@ -1,0 +1,264 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The cells and devices of the servers of a host."""
+
+from concurrent import futures
+import pathlib
+
+from cellsched.compute import places
+from cellsched import exception
+from cellsched.hardware import description
+from cellsched.hardware import devices
+from cellsched.hardware.fit import Networks
+from cellsched.hardware.fit import Ratios
+from cellsched.hardware import guest
+from tests.unit import base
+from tests.unit.db import samples
+
+CELLS = [
+    {'id': 0, 'memory_mb': 1024, 'cpus': '0,3', 'dedicated': '1-2,4-5',
+     'siblings': 2, 'physnets': ['near0'],
+     'pages': [{'size_kb': 4, 'total': 262144},
+               {'size_kb': 2048, 'total': 64}]},
+    {'id': 1, 'memory_mb': 1024, 'cpus': '6,9', 'dedicated': '7-8,10-11',
+     'siblings': 2}]
+
+NICS = {'vendor_id': '8086', 'product_id': '154c', 'count': 3, 'numa_node': 1}
+
+NIC = devices.DeviceRequest(1, ({'vendor_id': '8086'},), 'nic')
+
+
+def hardware(provider='node', ratios=Ratios(), **described):
+    found = description.read('test', {
+        'cells': CELLS, 'devices': [NICS], **described})
+    return places.NodeHardware(provider, found.topology, found.devices, ratios)
+
+
+def request(vcpus=2, memory_mb=256, policy=guest.DEDICATED, nics=0,
+            cells=1, **fields):
+    cpus = frozenset(range(vcpus))
+    shared, pinned = ((frozenset(), cpus) if policy == guest.DEDICATED
+                      else (cpus, frozenset()))
+    return places.Request(guest.GuestTopology(tuple(
+        guest.GuestCell(number, shared, pinned, memory_mb, policy=policy,
+                        **fields) for number in range(cells))),
+        (NIC,) * nics)
+
+
+class TestPlaces(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.directory = self.temporary_directory()
+        self.places = self.start()
+        self.uuids = samples.uuids(20)
+
+    def start(self, **described):
+        """Return the places of an agent that starts, after its report."""
+        found = places.Places(places.PlaceFiles(str(self.directory)))
+        found.report('node1', hardware(**described))
+        return found
+
+    def place(self, number, *args, node='node1', **fields):
+        self.places.place(self.uuids[number], node, request(*args, **fields))
+
+    def refused(self, *args, **fields):
+        """Return the reason of a refusal that changes no usage."""
+        before = self.usage()
+        error = self.assertRaises(
+            exception.BuildFailed, self.place, 19, *args, **fields)
+        self.assertEqual(before, self.usage())
+        self.assertNotIn(self.uuids[19], self.places.list_all())
+        return error.reason
+
+    def usage(self, of=None):
+        topology, pools = (of or self.places).report('node1', hardware())
+        return ([(sorted(cell.pinned), cell.cpu_usage, cell.memory_usage,
+                  [pages.used for pages in cell.pages])
+                 for cell in topology.cells],
+                [pool.count for pool in pools])
+
+    def test_servers_use_cells_pages_and_devices(self):
+        self.place(0, 2, page_size=2048, memory_mb=64)
+        self.place(1, 2, policy=guest.SHARED, nics=2)
+
+        self.assertEqual((
+            [([1, 4], 0, 64, [0, 32]), ([], 2, 256, [])], [1]),
+            self.usage())
+
+    def test_server_with_a_place_keeps_it(self):
+        for _ in range(3):
+            self.place(0, nics=1)
+
+        self.assertEqual([2], self.usage()[1])
+        self.assertEqual(2, sum(len(cell[0]) for cell in self.usage()[0]))
+
+    def test_full_cells_refuse_until_a_server_leaves(self):
+        self.place(0, 4)
+        self.place(1, 4)
+
+        self.assertEqual(
+            'its host has no NUMA cells with enough free CPUs and memory',
+            self.refused(1))
+
+        self.places.remove(self.uuids[0])
+        self.places.remove(self.uuids[0])
+        self.place(2, 4)
+        self.assertEqual([self.uuids[1], self.uuids[2]],
+                         self.places.list_all())
+
+    def test_refusal_names_devices(self):
+        self.place(0, nics=3)
+
+        self.assertIn('no free PCI devices or networks near NUMA cells',
+                      self.refused(nics=1))
+        error = self.assertRaises(
+            exception.BuildFailed, self.places.place, self.uuids[19],
+            'node1', places.Request(devices=(NIC,)))
+        self.assertEqual(
+            'its host has too few free PCI devices', error.reason)
+
+    def test_refusal_names_networks(self):
+        self.place(0, 4)
+        self.place(1, 2)
+        error = self.assertRaises(
+            exception.BuildFailed, self.places.place, self.uuids[2], 'node1',
+            places.Request(request().topology,
+                           networks=Networks(frozenset({'near0'}))))
+
+        self.assertIn('networks near NUMA cells', error.reason)
+
+    def test_ratios_of_the_host_decide_on_shared_cpus(self):
+        self.place(0, 2, policy=guest.SHARED, cells=2, memory_mb=64)
+        wanted = request(1, policy=guest.SHARED, memory_mb=64)
+        self.assertIn('NUMA cells', self.refused(
+            1, policy=guest.SHARED, memory_mb=64))
+
+        self.places.report('node1', hardware(ratios=Ratios(2.0, 1.0)))
+        self.places.place(self.uuids[1], 'node1', wanted)
+
+        self.assertIn(self.uuids[1], self.places.list_all())
+
+    def test_node_without_cells_refuses(self):
+        self.assertEqual(
+            'its host has no NUMA cells', self.refused(node='unknown'))
+
+    def test_restarted_agent_knows_the_places(self):
+        self.place(1, 3, nics=2)
+        self.place(2, 2, policy=guest.SHARED)
+        self.place(3)
+        self.places.remove(self.uuids[3])
+
+        self.assertEqual(self.usage(), self.usage(self.start()))
+        self.assertEqual(sorted(self.uuids[1:3]),
+                         sorted(self.start().list_all()))
+
+    def test_node_under_another_name_keeps_its_places(self):
+        self.place(0, 4)
+        self.place(1, 4)
+
+        self.places.report('renamed', hardware())
+
+        self.assertIn('NUMA cells', self.refused(1, node='renamed'))
+
+    def test_places_of_another_node_do_not_count(self):
+        self.places.report('node2', hardware('other'))
+        for number in range(2):
+            self.place(number, 4)
+            self.place(number + 2, 4, node='node2')
+
+        self.assertEqual(4, len(self.places.list_all()))
+
+    def test_server_on_another_node_of_the_host_is_placed_anew(self):
+        self.places.report('node2', hardware('other'))
+        self.place(0, 4)
+        self.place(0, 4, node='node2')
+
+        self.assertEqual([], self.usage()[0][0][0])
+
+    def test_cells_and_devices_that_are_gone_are_not_counted(self):
+        self.place(0, 4, nics=1)
+        self.place(1, 4)
+
+        topology, pools = self.places.report(
+            'node1', hardware(cells=CELLS[:1], devices=[
+                {**NICS, 'numa_node': None}]))
+
+        [cell] = topology.cells
+        self.assertEqual({1, 2, 4, 5}, cell.pinned)
+        self.assertEqual([3], [pool.count for pool in pools])
+
+    def test_place_that_cannot_be_stored_is_free(self):
+        (self.directory / 'places').touch()
+
+        error = self.assertRaises(exception.BuildFailed, self.place, 0)
+
+        self.assertNotIn(str(self.directory), error.reason)
+        self.assertEqual([], self.places.list_all())
+
+    def test_file_that_cannot_be_removed_is_logged(self):
+        self.place(0)
+        path = self.directory / 'places' / self.uuids[0]
+        path.unlink()
+        path.mkdir()
+
+        self.places.remove(self.uuids[0])
+
+        self.assertEqual([], self.places.list_all())
+        self.assertIn('Could not remove the file of the NUMA cells',
+                      self.logs.output)
+
+    def test_damaged_file_is_refused_with_its_name(self):
+        self.place(0)
+        path = self.directory / 'places' / self.uuids[0]
+        for text in '', '[]', '{}', '{"provider": "a"}', path.read_text(
+                ).replace('"memory"', '"meomry"'):
+            path.write_text(text)
+
+            error = self.assertRaises(
+                exception.ConfigurationInvalid, self.start)
+
+            self.assertIn(str(path), str(error))
+
+    def test_unfinished_and_other_files_are_ignored(self):
+        self.place(0)
+        for name in f'{self.uuids[1]}.new', 'README':
+            (self.directory / 'places' / name).touch()
+
+        self.assertEqual([self.uuids[0]], self.start().list_all())
+
+    def test_files_are_named_by_uuids_only(self):
+        kept = pathlib.Path(self.directory, 'kept')
+        kept.touch()
+        for name in '../kept', '..', '', str(kept):
+            self.places.place(name, 'node1', request(1))
+            self.places.remove(name)
+
+        self.assertTrue(kept.exists())
+
+    def test_concurrent_servers_never_share_a_dedicated_cpu(self):
+        def try_to_place(number):
+            try:
+                self.place(number, 1)
+            except exception.BuildFailed:
+                return False
+            return True
+
+        with futures.ThreadPoolExecutor(8) as threads:
+            placed = list(threads.map(try_to_place, range(19)))
+
+        self.assertEqual(8, sum(placed))
+        self.assertEqual([[1, 2, 4, 5], [7, 8, 10, 11]],
+                         [cell[0] for cell in self.usage()[0]])
+
+
+class TestRequestOf(base.TestCase):
+
+    def test_request_without_cells_and_devices_is_none(self):
+        for documents in (None, None), ({}, {'requests': []}):
+            self.assertIsNone(places.request_of(*documents))
+
+    def test_malformed_document_is_refused(self):
+        for documents in ({'cells': 7}, None), (None, {'requests': 7}), (
+                None, None, 7):
+            self.assertRaises(
+                exception.InvalidField, places.request_of, *documents)
