@@ -167,6 +167,8 @@ class Agent:
             self._resume_one(uuid, self._resume_deletion)
         for uuid in lost:
             self._resume_one(uuid, self._remove_lost)
+        for uuid in self._guests.list_vanished():
+            self._resume_one(uuid, self._free_place)
         for uuid in building:
             # Take the turn before the lock, as messages do: otherwise both
             # could wait for each other.
@@ -270,6 +272,7 @@ class Agent:
         LOG.info('Building on node %s', node, instance_uuid=instance.uuid,
                  context=context)
         try:
+            self._guests.place(instance.uuid, node, message.request_spec)
             with tracing.span('allocate networks', context, [instance.uuid]):
                 self._allocate_networks(
                     context, instance, message.requested_networks,
@@ -280,6 +283,9 @@ class Agent:
         except (exception.BuildFailed, exception.NetworkError) as exc:
             self._outcomes.failed(node)
             self._reschedule(context, instance, message, exc)
+        except exception.DATABASE_UNAVAILABLE:
+            # The agent resumes the build later.
+            raise
         except Exception as exc:
             self._outcomes.failed(node)
             LOG.exception('The build failed for good',
@@ -415,8 +421,12 @@ class Agent:
     def _withdraw(self, uuid: str) -> bool:
         """Release the claims of a build that ends on this host.
 
+        Its NUMA cells and devices go first, because the next server with
+        these claims needs them.
+
         :returns: whether it ends here; another host may build the server now
         """
+        self._guests.free_place(uuid)
         return migrations.withdraw(
             self._claims, uuid, migrations.consumer(uuid),
             lambda: self._ends_here(uuid))
@@ -518,6 +528,10 @@ class Agent:
             LOG.warning('Removing the guest: its server was deleted or has '
                         'left this host', instance_uuid=instance.uuid)
             self._leave(of_owner(instance), instance)
+
+    def _free_place(self, instance: objects.Instance) -> None:
+        if self._guests.fate(instance.uuid) is not on_host.Fate.HERE:
+            self._guests.free_place(instance.uuid)
 
     def _resume_build(self, instance: objects.Instance) -> None:
         uuid = instance.uuid

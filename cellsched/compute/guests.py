@@ -14,6 +14,8 @@ from oslo_log import log
 from oslo_utils import uuidutils
 
 from cellsched.clock import Clock
+from cellsched.compute import places
+from cellsched.db.cell import instance_children
 from cellsched.db.cell import on_host
 from cellsched.db.cell import services
 from cellsched.db import session
@@ -78,6 +80,8 @@ class Guests:
 
     :param clock: the clock of the host; without it, that of the database
     :param unfinished: the guests of earlier processes that have not arrived
+    :param places_: the NUMA cells and devices of the guests; by default the
+        host has none
     :ivar host_id: the uuid that the host keeps; None until it is known
     """
 
@@ -85,6 +89,7 @@ class Guests:
         self, host: str, database: session.Database,
         driver: base.ComputeDriver, clock: Clock | None = None,
         unfinished: GuestFiles | None = None,
+        places_: places.Places | None = None,
     ) -> None:
         self._host = host
         self._database = database
@@ -97,6 +102,42 @@ class Guests:
         #: Whether the build or the move of a guest is finished, as far as this
         #: host knows.
         self._arrived = dict.fromkeys(self._unfinished.list_all(), False)
+        self._places = places_ or places.Places()
+
+    def place(
+        self, uuid: str, node: str, spec: objects.RequestSpec | None = None
+    ) -> None:
+        """Give a guest the cells and devices that its server asks for.
+
+        A guest that has them on this node keeps them. The cell keeps the
+        request for later moves of the server.
+
+        :param spec: the request of the server; None to read it from the cell
+        :raises cellsched.exception.BuildFailed: they do not fit
+        """
+        if spec is None:
+            with self._database.reader() as connection:
+                kept = instance_children.get_hardware(connection, uuid)
+            request = places.request_of(*kept)
+        else:
+            kept = spec.get('numa_topology'), spec.get('pci_requests')
+            request = places.request_of(*kept, spec.get('network_metadata'))
+        if request is None:
+            return
+        self._places.place(uuid, node, request)
+        if spec is not None:
+            with self._database.writer() as connection:
+                instance_children.set_hardware(connection, uuid, *kept)
+
+    def free_place(self, uuid: str) -> None:
+        """Free the cells and devices of a build that ends on this host."""
+        self._places.remove(uuid)
+
+    def list_vanished(self) -> list[str]:
+        """Return the uuids that have cells or devices and no guest."""
+        placed = self._places.list_all()
+        return sorted(set(placed).difference(
+            self._driver.list_instances())) if placed else []
 
     def spawn(self, instance: objects.Instance, node: str) -> None:
         """Spawn a guest; remember that its server has not arrived.
@@ -130,6 +171,7 @@ class Guests:
     def destroy(self, instance: objects.Instance) -> None:
         """Destroy a guest."""
         self._driver.destroy(instance)
+        self._places.remove(instance.uuid)
         self._arrived.pop(instance.uuid, None)
         self._unfinished.remove(instance.uuid)
 

@@ -230,8 +230,10 @@ class MovingAgent:
                 if disks is not None and self._has_left(instance.uuid):
                     self._guests.destroy(instance)
                     may_remove = True
+                self._guests.place(instance.uuid, node)
                 if move.source_compute == self._host:
-                    self._guests.destroy(instance)
+                    # A rebuilt server keeps its NUMA cells and devices.
+                    self._driver.destroy(instance)
                 self._network.setup_instance_network_on_host(
                     context, instance, self._host)
                 if disks is None:

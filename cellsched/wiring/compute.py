@@ -20,6 +20,8 @@ from cellsched.compute.host_name import HostIdentity
 from cellsched.compute.host_name import HostName
 from cellsched.compute.host_name import StateFile
 from cellsched.compute import moves
+from cellsched.compute.places import PlaceFiles
+from cellsched.compute.places import Places
 from cellsched.compute import progress
 from cellsched.compute.provider_config import ProviderConfig
 from cellsched.compute.tracker import Tracker
@@ -61,13 +63,14 @@ class HostAgent:
             conf.host, parts.cell_database, parts.clock,
             conf.service_down_time)
         self._state = StateFile(conf.state_path)
+        places = Places(PlaceFiles(conf.state_path))
         self._tracker = Tracker(
             conf, parts.cell_database, parts.claims, parts.driver, outcomes,
             new_uuid=parts.new_uuid, provider_config=config, name=self._name,
-            state=self._state)
+            state=self._state, places_=places)
         self._guests = Guests(
             conf.host, parts.cell_database, parts.driver, parts.clock,
-            GuestFiles(conf.state_path))
+            GuestFiles(conf.state_path), places)
         builder = agent.Agent(
             conf.host, parts.cell_database, parts.claims, parts.driver,
             conductor_rpc.ConductorAPI(

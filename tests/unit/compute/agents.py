@@ -90,13 +90,13 @@ class AgentTestCase(base.TestCase):
                            driver or self.driver, self.conductor, self.clock,
                            self.outcomes, self.network, **options)
 
-    def build(self, tried=1, hosts=(), by=None, retry=True):
+    def build(self, tried=1, hosts=(), by=None, retry=True, spec=None):
         properties = {'limits': {}}
         if retry:
             properties['retry'] = {
                 'num_attempts': tried, 'hosts': [['host1', 'node1']]}
         (by or self.agent).build_and_run_instance(
-            USER, instance=self.instance, request_spec=None,
+            USER, instance=self.instance, request_spec=spec,
             filter_properties=properties, node='node1', limits={},
             host_list=[objects.Selection(
                 service_host=host, nodename=host) for host in hosts])

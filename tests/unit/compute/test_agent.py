@@ -17,15 +17,18 @@ from cellsched.claims import base as claims_base
 from cellsched import clock
 from cellsched.compute import agent
 from cellsched.compute import guests
+from cellsched.compute import places
 from cellsched.compute import progress
 from cellsched.db.cell import build_casts
 from cellsched.db.cell import compute_nodes
+from cellsched.db.cell import instance_children
 from cellsched.db.cell import instance_history
 from cellsched.db.cell import instances
 from cellsched.db.cell import on_host
 from cellsched.db.cell import server_moves
 from cellsched.db.cell import services
 from cellsched import exception
+from cellsched.hardware import description
 from cellsched import migrations
 from cellsched import objects
 from cellsched.objects import child_providers
@@ -1406,3 +1409,166 @@ class TestSemaphores(base.TestCase):
             gc.collect()
 
         self.assertEqual(2, counting.made)
+
+
+class TestPlaces(agents.AgentTestCase):
+    """A server gets NUMA cells and devices of its host."""
+
+    def setUp(self):
+        super().setUp()
+        self.state = self.temporary_directory()
+        self.agent = self.start()
+        self.other = samples.uuids(1)[0]
+
+    def start(self, **options):
+        """Return an agent of the host, after one that has stopped."""
+        self.places = places.Places(places.PlaceFiles(str(self.state)))
+        self.places.report('node1', places.NodeHardware(
+            'provider', *description.read('test', {
+                'cells': [{'id': 0, 'memory_mb': 64, 'dedicated': '0-1'}]})))
+        return self.make_agent('host1', guests=guests.Guests(
+            'host1', self.cell, self.driver, self.clock,
+            places_=self.places), **options)
+
+    def spec(self, pcpus=2):
+        return objects.RequestSpec(
+            instance_uuid=self.uuid, numa_topology={'cells': [{
+                'id': 0, 'cpuset': [], 'pcpuset': list(range(pcpus)),
+                'memory': 32, 'cpu_policy': 'dedicated'}]},
+            pci_requests={'requests': []})
+
+    def occupy(self):
+        """Have another server take one of the two CPUs."""
+        spec = self.spec(1)
+        self.places.place(self.other, 'node1', places.request_of(
+            spec.numa_topology, None))
+
+    def test_server_keeps_its_cells_until_its_deletion(self):
+        self.build(spec=self.spec())
+        self.assertEqual([self.uuid], self.places.list_all())
+
+        self.agent = self.start()
+        self.agent.resume()
+        self.assertEqual([self.uuid], self.places.list_all())
+        self.delete()
+        self.terminate()
+
+        self.assertEqual([], self.places.list_all())
+        self.start()
+        self.assertEqual([], self.places.list_all())
+        self.assertGone()
+
+    def test_cell_keeps_the_request_of_the_server(self):
+        spec = self.spec()
+
+        self.build(spec=spec)
+
+        with self.cell.reader() as connection:
+            self.assertEqual(
+                (spec.numa_topology, spec.pci_requests),
+                instance_children.get_hardware(connection, self.uuid))
+
+    def test_server_without_cells_and_devices_has_no_place(self):
+        self.build(spec=objects.RequestSpec(
+            instance_uuid=self.uuid, numa_topology=None,
+            pci_requests={'requests': []}))
+
+        self.assertState('active', None, 'host1')
+        self.assertEqual([], self.places.list_all())
+
+    def test_server_beyond_the_free_cells_is_rescheduled(self):
+        self.occupy()
+
+        self.build(spec=self.spec(), hosts=['host2'])
+
+        self.assertState('building', None, None)
+        self.assertEqual([], self.driver.spawned)
+        self.assertFalse(self.holds)
+        [sent] = self.conductor.sent
+        self.assertEqual('build_instances', sent.method)
+        self.assertIn(
+            'its host has no NUMA cells with enough free CPUs and memory',
+            sent.arguments['filter_properties']['retry']['exc_reason'])
+        self.assertEqual([self.other], self.places.list_all())
+        self.assertEqual({}, self.network.allocated())
+
+    def test_failed_build_frees_its_cells(self):
+        self.driver.error = exception.BuildFailed(uuid=self.uuid, reason='no')
+
+        self.build(spec=self.spec())
+
+        self.assertEqual([], self.places.list_all())
+
+    def test_build_in_error_frees_its_cells(self):
+        self.driver.error = RuntimeError()
+
+        self.build(spec=self.spec())
+
+        self.assertState('error', None, None)
+        self.assertEqual([], self.places.list_all())
+
+    def test_deletion_during_the_build_frees_the_cells(self):
+        self.driver.when_up = self.delete
+
+        self.build(spec=self.spec())
+        self.terminate()
+
+        self.assertEqual([], self.places.list_all())
+        self.assertGone()
+
+    def test_malformed_request_ends_in_error(self):
+        spec = self.spec()
+        spec.numa_topology = {'cells': 7}
+
+        self.build(spec=spec)
+
+        self.assertState('error', None, None)
+        self.assertIn('numa_topology', self.fault)
+
+    def test_interrupted_build_keeps_its_cells(self):
+        spec = self.spec()
+        with self.cell.writer() as connection:
+            build_casts.create(connection, [build_casts.BuildMessage(
+                objects.Selection(service_host='host1', nodename='node1',
+                                  compute_node_uuid=self.provider),
+                [], spec, {'limits': {}}).kept(self.uuid, 1.0)])
+
+        def reached(name):
+            if name == 'Spawn':
+                raise Killed()
+
+        self.assertRaises(
+            Killed, self.build, spec=spec, by=self.start(reached=reached))
+        self.agent = self.start()
+        self.assertEqual([self.uuid], self.places.list_all())
+        self.agent.resume()
+
+        self.assertState('active', None, 'host1')
+        self.assertEqual([self.uuid], self.places.list_all())
+
+    def test_lost_database_interrupts_the_build(self):
+        def reached(step):
+            if step == 'GiveNetworks':
+                raise exception.DatabaseUnreachable(
+                    schema='cell', url='x', reason='it restarts')
+
+        self.assertRaises(exception.DatabaseUnreachable, self.build,
+                          spec=self.spec(), by=self.start(reached=reached))
+
+        self.assertState('building', 'spawning', 'host1')
+        self.assertTrue(self.holds)
+        self.assertEqual([self.uuid], self.places.list_all())
+
+    def test_cells_without_a_guest_are_free_once_the_server_is_gone(self):
+        self.build(spec=self.spec())
+        for values, kept in (
+                ({}, True), ({'host': 'host2'}, False)):
+            self.agent = self.start()
+            self.driver.destroy(self.instance)
+            with self.cell.writer() as connection:
+                samples.put(connection, self.uuid, values or {
+                    'host': 'host1'})
+
+            self.agent.resume()
+
+            self.assertEqual(kept, bool(self.places.list_all()))

@@ -3,9 +3,14 @@
 
 from amqp import exceptions as amqp_exc
 
+from cellsched.compute import guests
+from cellsched.compute import moves as agent_moves
+from cellsched.compute import places
+from cellsched.db.cell import instance_children
 from cellsched.db.cell import instances
 from cellsched.db.cell import server_moves
 from cellsched import exception
+from cellsched.hardware import description
 from tests.unit.compute import mover
 from tests.unit.db import samples
 
@@ -450,3 +455,94 @@ class TestTransfer(mover.MoverTestCase):
 
         self.assertEqual([], self.running)
         self.assertEqual({}, self.places)
+
+
+class TestPlaces(mover.MoverTestCase):
+    """A server that moves gets NUMA cells of its new host."""
+
+    def setUp(self):
+        super().setUp()
+        self.hosts = {}
+        self.other = samples.uuids(1)[0]
+        for host, node in (('host1', 'node1'), ('host2', 'node2')):
+            self.hosts[host] = places.Places()
+            self.hosts[host].report(node, places.NodeHardware(
+                host, *description.read('test', {'cells': [
+                    {'id': 0, 'memory_mb': 64, 'dedicated': '0-1'}]})))
+            self.agents[host] = agent_moves.MovingAgent(
+                host, self.cell, self.claims, self.drivers[host],
+                self.compute, self.network, guests=guests.Guests(
+                    host, self.cell, self.drivers[host], self.clock,
+                    places_=self.hosts[host]))
+        self.request = {'cells': [{
+            'id': 0, 'cpuset': [], 'pcpuset': [0, 1], 'memory': 32,
+            'cpu_policy': 'dedicated'}]}
+        with self.cell.writer() as connection:
+            instance_children.set_hardware(
+                connection, self.uuid, self.request, None)
+        self.occupy('host1', self.uuid)
+
+    def occupy(self, host, uuid):
+        self.hosts[host].place(uuid, host.replace('host', 'node'),
+                               places.request_of(self.request, None))
+
+    @property
+    def placed(self):
+        """The hosts with cells for the server."""
+        return [host for host, kept in self.hosts.items()
+                if self.uuid in kept.list_all()]
+
+    def test_migrated_server_frees_the_cells_of_its_source(self):
+        move = self.accept()
+        self.tell('migrate_in', move)
+        self.assertEqual(['host1', 'host2'], self.placed)
+
+        self.tell('migrate_out', move, 'host1')
+
+        self.assertEqual(['host2'], self.placed)
+
+    def test_migration_to_a_full_host_is_aborted(self):
+        self.occupy('host2', self.other)
+
+        self.tell('migrate_in', self.accept())
+
+        self.assertState('active', None, 'host1')
+        self.assertEqual(['host1'], self.placed)
+        self.assertEqual(['host1'], self.running)
+        self.assertIn('NUMA cells with enough free CPUs', self.fault)
+
+    def test_failed_migration_frees_the_cells_of_the_destination(self):
+        self.drivers['host2'].error = exception.BuildFailed(
+            uuid=self.uuid, reason='no')
+
+        self.tell('migrate_in', self.accept())
+
+        self.assertEqual(['host1'], self.placed)
+
+    def test_rebuilt_server_keeps_its_cells(self):
+        attempts = []
+
+        def spawned():
+            self.assertEqual(['host1'], self.placed)
+            attempts.append(self.uuid)
+
+        self.driver.when_up = spawned
+        self.tell('rebuild_instance', self.accept(
+            server_moves.REBUILD, dest_compute='host1', dest_node='node1'),
+            'host1', node='node1')
+
+        self.assertEqual([self.uuid], attempts)
+        self.assertState('active', None, 'host1')
+        self.assertEqual(['host1'], self.placed)
+
+    def test_shelved_server_has_no_cells_until_its_return(self):
+        self.tell('shelve_offload_instance', self.accept(
+            server_moves.SHELVE, dest_compute=None, dest_node=None,
+            status=server_moves.ACCEPTED), 'host1')
+        self.assertEqual([], self.placed)
+
+        self.tell('unshelve_instance', self.accept(
+            server_moves.UNSHELVE, source_compute=None, source_node=None))
+
+        self.assertState('active', None, 'host2')
+        self.assertEqual(['host2'], self.placed)
