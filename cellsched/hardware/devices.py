@@ -172,7 +172,7 @@ class DeviceRequest:
         if self.alias is None:
             # Placement does not know the devices of ports by their request.
             return []
-        if mappings is None:
+        if not mappings:
             named = (self.specs[0] if self.specs else {}).get('rp_uuids')
             return str(named).split(',') if named else []
         return [uuid for group, uuids in mappings.items()

@@ -195,7 +195,7 @@ def _page_sizes(cell: HostCell, guest_cell: GuestCell) -> Iterator[int]:
     A size of 0 stands for any pages.
     """
     size, memory_mb = guest_cell.page_size, guest_cell.memory_mb
-    if size is None:
+    if not size:
         if not cell.sizes:
             free = (cell.free_memory_mb if guest_cell.is_pinned
                     else cell.memory_mb)

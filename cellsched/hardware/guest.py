@@ -23,7 +23,7 @@ CPUs = frozenset[int]
 #: Policies for CPUs, for their threads and for the emulator's threads.
 SHARED, DEDICATED, MIXED = POLICIES = 'shared', 'dedicated', 'mixed'
 PREFER, ISOLATE, REQUIRE = THREAD_POLICIES = 'prefer', 'isolate', 'require'
-EMULATOR_POLICIES = ISOLATE, 'share'
+EMULATOR_POLICIES = 'share', ISOLATE
 
 #: Page sizes that name no number of KiB.
 SMALL, LARGE, ANY = -1, -2, -3
@@ -32,6 +32,9 @@ _SIZES = {'small': SMALL, 'large': LARGE, 'any': ANY}
 
 #: The most guest cells that Nova reads from a flavor.
 CELLS_MAX = 128
+
+#: The most CPUs of a range; no host has as many.
+CPUS_MAX = 65536
 
 #: Nova's texts, by the name of the error.
 _TEXTS = {
@@ -128,7 +131,7 @@ class GuestCell:
     :param pcpus: the vCPUs with a dedicated CPU each
     :param memory_mb: memory, in MiB
     :param page_size: size of its memory pages in KiB, or :data:`SMALL`,
-        :data:`LARGE` or :data:`ANY`; None if it does not matter
+        :data:`LARGE` or :data:`ANY`; None or 0 if it does not matter
     :param policy: one of :data:`POLICIES`; None is as shared
     :param thread_policy: one of :data:`THREAD_POLICIES`; None is as prefer
     """
@@ -224,7 +227,9 @@ def parse_cpus(text: str) -> CPUs:
         into = excluded if part.startswith('^') else found
         match = re.fullmatch(r'\^?\s*(\d+)\s*(?:-\s*(\d+)\s*)?', part)
         first, last = match.groups() if match else ('1', '0')
-        numbers = range(int(first), int(last or first) + 1)
+        # Numbers far above those of any flavor are out of range anyway.
+        numbers = range(int(first), min(
+            int(last or first), int(first) + CPUS_MAX) + 1)
         if not numbers:
             kind = ('range' if '-' in part else
                     'exclusion' if into is excluded else 'inclusion')
@@ -282,8 +287,8 @@ def topology(
     dedicated = _consistent(policy, threads, emulator, realtime, dedicated)
     nodes, size = _nodes(source), page_size(source)
     _check_locked_memory(source)
-    if not (nodes or size or source.spec('pmem')
-            or policy in (DEDICATED, MIXED)):
+    pmem = (source.spec('pmem') or '').strip(', ')
+    if not (nodes or size or pmem or policy in (DEDICATED, MIXED)):
         return None
     # 4. The CPUs and the memory of each cell.
     pinned = source.all if policy == DEDICATED else dedicated
@@ -450,7 +455,7 @@ def _nodes(source: _Source) -> int | None:
     nodes = flavor or image
     if nodes is None:
         return None
-    if not re.fullmatch(r'\d+', nodes) or not int(nodes):
+    if not re.fullmatch('[1-9][0-9]*', nodes):
         refuse('InvalidNUMANodesNumber', nodes=nodes)
     return int(nodes)
 
@@ -488,7 +493,8 @@ def _check_locked_memory(source: _Source) -> None:
     values = [strutils.bool_from_string(each)
               for each in (flavor, image) if each is not None]
     if len(set(values)) > 1:
-        refuse('FlavorImageLockedMemoryConflict', image=image, flavor=flavor)
+        refuse('FlavorImageLockedMemoryConflict', image=values[1],
+               flavor=values[0])
     if any(values) and not any(source.both('mem_page_size')):
         refuse('LockMemoryForbidden')
 

@@ -57,6 +57,16 @@ class TakeTest(unittest.TestCase):
                     case['expect']['candidates_left'], len(left))
         self.assertGreater(tried, 40)
 
+    def test_empty_mappings_are_none(self):
+        pools = devices.pools([
+            {'vendor_id': '8086', 'count': 1, 'rp_uuid': each}
+            for each in ('first', 'second')])
+        request = devices.DeviceRequest(
+            1, ({'vendor_id': '8086', 'rp_uuids': 'second'},), 'nic', 'nic')
+        for mappings in None, {}:
+            [remaining] = devices.take(pools, [request], mappings)
+            self.assertEqual('first', remaining.provider)
+
     def test_affinity_of_socket_needs_the_host(self):
         pools = devices.pools([{'vendor_id': '8086', 'product_id': '1',
                                 'count': 1, 'numa_node': 0}])

@@ -106,6 +106,15 @@ class FitTest(unittest.TestCase):
                 else:
                     self.assertEqual(case['expect']['placements'], places)
 
+    def test_page_size_of_zero_is_any(self):
+        cell = host.HostCell(0, frozenset(range(4)), frozenset(), 4096,
+                             pages=(host.Pages(4, 1 << 20),))
+        topology = guest.topology(
+            2, 512, {'hw:numa_nodes': '1', 'hw:mem_page_size': '0'}, {})
+        [placed] = fit.fit(
+            host.HostTopology((cell,)), fit.Demand(topology))
+        self.assertIsNone(placed.page_size)
+
     def test_host_without_cores_has_no_dedicated_cpus(self):
         cell = host.HostCell(0, frozenset(), frozenset(range(4)), 4096)
         topology = guest.topology(

@@ -64,6 +64,24 @@ class TopologyTest(unittest.TestCase):
     def test_cpus_without_excluded_ranges(self):
         self.assertEqual({0, 3, 8}, guest.parse_cpus('0-4, ^1-2,8,^4'))
 
+    def test_number_of_cells_has_no_other_form(self):
+        for nodes in '02', ' 2 ', '+2', '\u0662':
+            with self.subTest(nodes), self.assertRaises(
+                    exception.HardwareRequestInvalid) as caught:
+                guest.topology(4, 1024, {'hw:numa_nodes': nodes}, {})
+            self.assertEqual('InvalidNUMANodesNumber', caught.exception.error)
+
+    def test_range_without_end_is_out_of_range(self):
+        with self.assertRaises(exception.HardwareRequestInvalid) as caught:
+            guest.topology(4, 1024, {
+                'hw:numa_nodes': '1', 'hw:numa_cpus.0': '0-999999999999',
+                'hw:numa_mem.0': '1024'}, {})
+        self.assertEqual(
+            'ImageNUMATopologyCPUOutOfRange', caught.exception.error)
+
+    def test_persistent_memory_without_label_is_none(self):
+        self.assertIsNone(guest.topology(4, 1024, {'hw:pmem': ' , '}, {}))
+
     def test_image_lists_of_cpus_and_memory(self):
         topology = guest.topology(4, 3072, {'hw:numa_nodes': '2'}, {
             'hw_numa_cpus': [[0], [1, 2, 3]], 'hw_numa_mem': [1024, 2048]})
