@@ -108,24 +108,28 @@ def fit(
             ordered[place], cells[number], ratios,
             emulator=topology.isolates_emulator and number == 0)
 
-    @functools.cache
-    def is_near(ids: frozenset[int]) -> bool:
-        return (has_devices(host, demand, pools, mappings, ids)
-                and has_networks(host, demand.networks, ids))
+    # Sets of host cells that no placement begins with. Their order does not
+    # matter: the remaining cells, devices and networks are the same.
+    futile = set[frozenset[int]]()
 
     def search(taken: tuple[int, ...]) -> Placement | None:
         """Return the first placement that begins with these host cells."""
+        if frozenset(taken) in futile:
+            return None
         if len(taken) == len(cells):
-            if not is_near(frozenset(ordered[each].id for each in taken)):
-                return None
-            return tuple(
-                found for number, place in enumerate(taken)
-                if (found := placed(place, number)) is not None)
-        for place in range(len(ordered)):
-            if place not in taken and placed(place, len(taken)) is not None:
-                placement = search((*taken, place))
-                if placement is not None:
-                    return placement
+            ids = frozenset(ordered[each].id for each in taken)
+            if (has_devices(host, demand, pools, mappings, ids)
+                    and has_networks(host, demand.networks, ids)):
+                return tuple(
+                    found for number, place in enumerate(taken)
+                    if (found := placed(place, number)) is not None)
+        else:
+            for place in range(len(ordered)):
+                if place not in taken and placed(place, len(taken)):
+                    placement = search((*taken, place))
+                    if placement is not None:
+                        return placement
+        futile.add(frozenset(taken))
         return None
 
     ordered = order(host, topology, demand, pools)

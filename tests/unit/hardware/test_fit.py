@@ -106,6 +106,20 @@ class FitTest(unittest.TestCase):
                 else:
                     self.assertEqual(case['expect']['placements'], places)
 
+    def test_far_devices_are_not_tried_in_every_order(self):
+        # Twenty million orders have the same 495 sets of cells.
+        cells = tuple(host.HostCell(
+            number, frozenset([number]), frozenset(), 4096)
+            for number in range(12))
+        pools = devices.pools([
+            {'vendor_id': '8086', 'count': 1, 'numa_node': 12}])
+        request = devices.DeviceRequest(
+            1, ({'vendor_id': '8086'},), 'nic', affinity=devices.REQUIRED)
+        topology = guest.topology(8, 1024, {'hw:numa_nodes': '8'}, {})
+        self.assertIsNone(fit.fit(
+            host.HostTopology(cells), fit.Demand(topology, (request,)),
+            pools=pools))
+
     def test_page_size_of_zero_is_any(self):
         cell = host.HostCell(0, frozenset(range(4)), frozenset(), 4096,
                              pages=(host.Pages(4, 1 << 20),))
