@@ -20,6 +20,7 @@ from cellsched.db.cell import on_host
 from cellsched.db.cell import services
 from cellsched.db import session
 from cellsched import exception
+from cellsched.hardware import documents
 from cellsched import objects
 from cellsched.virt import base
 
@@ -105,7 +106,8 @@ class Guests:
         self._places = places_ or places.Places()
 
     def place(
-        self, uuid: str, node: str, spec: objects.RequestSpec | None = None
+        self, uuid: str, node: str, spec: objects.RequestSpec | None = None,
+        consumer: str = '',
     ) -> None:
         """Give a guest the cells and devices that its server asks for.
 
@@ -113,6 +115,7 @@ class Guests:
         request for later moves of the server.
 
         :param spec: the request of the server; None to read it from the cell
+        :param consumer: the consumer of its claims, if it is another one
         :raises cellsched.exception.BuildFailed: they do not fit
         """
         if spec is None:
@@ -120,14 +123,18 @@ class Guests:
                 kept = instance_children.get_hardware(connection, uuid)
             request = places.request_of(*kept)
         else:
-            kept = spec.get('numa_topology'), spec.get('pci_requests')
-            request = places.request_of(*kept, spec.get('network_metadata'))
+            request = spec.hardware()
         if request is None:
             return
-        self._places.place(uuid, node, request)
+        self._places.place(uuid, node, request, consumer)
         if spec is not None:
             with self._database.writer() as connection:
-                instance_children.set_hardware(connection, uuid, *kept)
+                instance_children.set_hardware(
+                    connection, uuid,
+                    request.topology and documents.written_guest(
+                        request.topology),
+                    documents.written_requests(request.devices)
+                    if request.devices else None)
 
     def free_place(self, uuid: str) -> None:
         """Free the cells and devices of a build that ends on this host."""

@@ -230,7 +230,8 @@ class MovingAgent:
                 if disks is not None and self._has_left(instance.uuid):
                     self._guests.destroy(instance)
                     may_remove = True
-                self._guests.place(instance.uuid, node)
+                self._guests.place(
+                    instance.uuid, node, consumer=migration_uuid)
                 if move.source_compute == self._host:
                     # A rebuilt server keeps its NUMA cells and devices.
                     self._driver.destroy(instance)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The NUMA cells and the devices that the servers of a host have."""
 
+from collections.abc import Mapping
 import dataclasses
 import json
 import os
@@ -11,33 +12,19 @@ from typing import Any
 from oslo_log import log
 from oslo_utils import uuidutils
 
+from cellsched.claims import base as claims_base
 from cellsched import exception
 from cellsched.hardware import devices
-from cellsched.hardware.devices import DeviceRequest
 from cellsched.hardware.devices import Pools
 from cellsched.hardware import documents
 from cellsched.hardware import fit
-from cellsched.hardware.fit import Networks
 from cellsched.hardware.fit import Placement
 from cellsched.hardware.fit import Ratios
 from cellsched.hardware.guest import GuestTopology
 from cellsched.hardware.host import HostTopology
+from cellsched.hardware import units
 
 LOG = log.getLogger(__name__)
-
-
-@dataclasses.dataclass(frozen=True)
-class Request:
-    """The cells and devices that a server asks for.
-
-    :param topology: its guest cells; None if any CPUs will do
-    :param devices: its requests for devices
-    :param networks: the networks of its ports
-    """
-
-    topology: GuestTopology | None = None
-    devices: tuple[DeviceRequest, ...] = ()
-    networks: Networks = Networks()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,10 +122,16 @@ class Places:
     Thread-safe. The places are kept across restarts of the agent.
 
     :param files: the places of earlier processes; by default none are kept
+    :param claims: the store whose claims name CPUs, pages and devices; by
+        default a server gets any that are free
     :raises cellsched.exception.ConfigurationInvalid: a file cannot be read
     """
 
-    def __init__(self, files: PlaceFiles | None = None) -> None:
+    def __init__(
+        self, files: PlaceFiles | None = None,
+        claims: claims_base.Claims | None = None,
+    ) -> None:
+        self._claims = claims
         self._files = files or PlaceFiles()
         self._lock = threading.Lock()
         self._nodes: dict[str, NodeHardware] = {}
@@ -160,19 +153,27 @@ class Places:
         with self._lock:
             return list(self._places)
 
-    def place(self, uuid: str, node: str, request: Request) -> None:
-        """Give a server cells and devices of a node.
+    def place(
+        self, uuid: str, node: str, request: fit.Demand, consumer: str = '',
+    ) -> None:
+        """Give a server cells and devices of a node; blocks.
 
-        A server that has a place on the node keeps it.
+        It gets those that its claims name. A server that has a place on the
+        node keeps it.
 
+        :param consumer: the consumer of its claims, if it is another one
         :raises cellsched.exception.BuildFailed: they do not fit
+        :raises cellsched.exception.DatabaseUnreachable: its claims cannot be
+            read
         """
+        claimed = self._claimed(consumer or uuid)
         with self._lock:
             hardware = self._nodes.get(node, NodeHardware(''))
             place = self._places.get(uuid)
             if place is not None and place.provider == hardware.provider:
                 return
-            place, problem = self._fit(hardware, request)
+            place, problem = self._fit(
+                hardware, request, claimed.get(hardware.provider, {}))
             if place is None:
                 raise exception.BuildFailed(uuid=uuid, reason=problem)
             self._places[uuid] = place
@@ -215,19 +216,39 @@ class Places:
             hardware.devices, (pool for each in places
                                for pool in each.devices)))
 
+    def _claimed(self, consumer: str) -> dict[str, dict[str, int]]:
+        """Return the CPUs, pages and devices of claims, by provider."""
+        if self._claims is None:
+            return {}
+        with claims_base.translated_errors():
+            held = self._claims.claims_of([consumer])
+        return {claim.provider: units.named(claim.resources)
+                for claim in held.get(consumer, ())}
+
     def _fit(
-        self, hardware: NodeHardware, request: Request
+        self, hardware: NodeHardware, request: fit.Demand,
+        claimed: Mapping[str, int],
     ) -> tuple[Place | None, str]:
-        """Return a place, or None and the problem."""
-        topology, pools = self._remaining(hardware)
+        """Return a place, or None and the problem.
+
+        :param claimed: the amounts of the CPUs, pages and devices of the
+            server; empty if its claims name none
+        """
+        topology, pools = unused = self._remaining(hardware)
+        if claimed:
+            # Only what the claims name is free for this server.
+            def available(name: str) -> int:
+                return claimed.get(name, 0)
+
+            topology = hardware.topology and units.claimed(
+                hardware.topology, available, hardware.ratios)
+            pools = units.free_devices(hardware.devices, available)
         cells: Placement = ()
         near: frozenset[int] | None = None
         if request.topology is not None:
             if topology is None:
                 return None, 'its host has no NUMA cells'
-            demand = fit.Demand(
-                request.topology, request.devices, request.networks)
-            found = fit.fit(topology, demand, hardware.ratios, pools)
+            found = fit.fit(topology, request, hardware.ratios, pools)
             if found is None:
                 alone = fit.Demand(request.topology)
                 if fit.fit(topology, alone, hardware.ratios) is None:
@@ -236,19 +257,24 @@ class Places:
                 return None, ('its host has no free PCI devices or networks '
                               'near NUMA cells with enough free CPUs and '
                               'memory')
+            if unused[0] is not None and any(
+                    each.pinned & unused[0].by_id[each.host_cell].pinned
+                    for each in found):
+                return None, 'its host still uses the CPUs for another server'
             cells = found
             near = frozenset(each.host_cell for each in cells)
         remaining = devices.take(
             pools, request.devices, cells=near, host=topology)
         if remaining is None:
             return None, 'its host has too few free PCI devices'
-        return Place(hardware.provider, cells,
-                     devices.without(pools, remaining)), ''
+        return Place(hardware.provider, cells, tuple(
+            pool for pool in devices.without(pools, remaining)
+            if pool.count)), ''
 
 
 def request_of(
     topology: Any, requests: Any, networks: Any = None
-) -> Request | None:
+) -> fit.Demand | None:
     """Return the request of Nova's documents; None if it asks for nothing.
 
     :param topology: an ``InstanceNUMATopology``, or None
@@ -256,7 +282,7 @@ def request_of(
     :param networks: a ``NetworkMetadata``, or None
     :raises cellsched.exception.InvalidField: one has another form
     """
-    found = Request(
+    found = fit.Demand(
         documents.guest_topology(topology),
         documents.device_requests(requests), documents.networks(networks))
     return found if found.topology or found.devices else None

@@ -36,6 +36,7 @@ from cellsched.db import session
 from cellsched import exception
 from cellsched.hardware import documents
 from cellsched.hardware.fit import Ratios
+from cellsched.hardware import units
 from cellsched.migrations import TRANSFER_TRAIT
 from cellsched.objects import child_providers
 from cellsched.observability.conditions import Conditions
@@ -520,9 +521,14 @@ class Tracker:
                 ('cells', of_file.topology and resources.topology),
                 ('devices', of_file.devices and resources.devices)) if both})
         topology = resources.topology or of_file.topology
+        found = resources.devices or of_file.devices
+        cpu, ram, _ = self._ratios()
         resources = dataclasses.replace(
-            resources, topology=topology,
-            devices=resources.devices or of_file.devices)
+            resources, topology=topology, devices=found, inventories={
+                **{name: claims_base.Inventory(total) for name, total
+                   in units.inventory(
+                       topology, found, Ratios(cpu, ram)).items()},
+                **resources.inventories})
         if topology is None:
             return resources
         dedicated = sum(

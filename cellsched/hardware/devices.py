@@ -98,8 +98,8 @@ def ordered(found: Iterable[Pool]) -> Pools:
 def without(pools: Iterable[Pool], taken: Iterable[Pool] = ()) -> Pools:
     """Return the pools that remain of some after others are taken away.
 
-    Equal devices are one pool then. Empty pools are left out, and so are
-    taken devices that are not in the pools.
+    Equal devices are one pool then, which may be empty. Taken devices that are
+    not in the pools are left out.
     """
     counts = collections.Counter[Any]()
     for each in pools:
@@ -107,8 +107,8 @@ def without(pools: Iterable[Pool], taken: Iterable[Pool] = ()) -> Pools:
     for each in taken:
         if each.kind in counts:
             counts[each.kind] -= each.count
-    return tuple(Pool(count, *kind) for kind, count in counts.items()
-                 if count > 0)
+    return tuple(
+        Pool(max(count, 0), *kind) for kind, count in counts.items())
 
 
 def _frozen(value: Any) -> Any:

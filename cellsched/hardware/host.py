@@ -139,6 +139,14 @@ class HostTopology:
         """The cells by their ids."""
         return {each.id: each for each in self.cells}
 
+    @functools.cached_property
+    def unused(self) -> 'HostTopology':
+        """The same cells without servers."""
+        return HostTopology(tuple(dataclasses.replace(
+            cell, cpu_usage=0, memory_usage=0, pinned=frozenset(),
+            pages=tuple(dataclasses.replace(each, used=0)
+                        for each in cell.pages)) for cell in self.cells))
+
     @property
     def has_threads(self) -> bool:
         """True if any core has several threads."""

@@ -168,3 +168,9 @@ def plain(amounts: Mapping[str, int]) -> dict[str, int]:
     """
     return {name: amount for name, amount in amounts.items()
             if not _NAMED.fullmatch(name)}
+
+
+def named(amounts: Mapping[str, int]) -> dict[str, int]:
+    """Return the other amounts, those of parts of a host."""
+    return {name: amount for name, amount in amounts.items()
+            if _NAMED.fullmatch(name)}

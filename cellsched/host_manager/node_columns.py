@@ -4,10 +4,14 @@
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Sequence
+import dataclasses
 import datetime
 import json
 from typing import Any
 
+from cellsched import exception
+from cellsched.hardware.devices import Pools
+from cellsched.hardware import documents
 from cellsched.hosts import columns
 from cellsched.hosts import plugin_columns
 from cellsched.objects import child_providers
@@ -39,6 +43,11 @@ def of_nodes(
                 for row in rows]
     traits = _each(rows, 'traits', lambda names: frozenset(map(str, names)),
                    flaws)
+    # The claims have the usage, so hosts of one shape have equal values.
+    pools: list[Pools] = _documents(
+        rows, 'pci_stats', documents.device_pools, (), flaws)
+    cells = _documents(
+        rows, 'numa_topology', documents.host_topology, None, flaws)
     return _sourced(sourced, rows, stats, traits, flaws) | {
         'children': [_numbered(each) if each else () for each in children],
         'child_uuids': [tuple(each.uuid for each in value)
@@ -66,9 +75,13 @@ def of_nodes(
             row.disk_allocation_ratio or 1.0 for row in rows],
         'num_io_ops': [_number(each, 'io_workload') for each in stats],
         'failed_builds': [_number(each, 'failed_builds') for each in stats],
+        'numa_topology': [each and each.unused for each in cells],
+        'device_pools': [tuple(
+            dataclasses.replace(pool, count=1) for pool in each)
+            for each in pools],
+        'claims_hardware': [True] * len(rows),
         'free_pci_devices': [
-            _free_devices(row, flaws) if row.pci_stats else 0
-            for row in rows],
+            sum(pool.count for pool in each) for each in pools],
         # The database column is not nullable: an unknown type is empty text.
         'hypervisor_type': [row.hypervisor_type or None for row in rows],
         'hypervisor_version': [row.hypervisor_version or 0 for row in rows],
@@ -165,6 +178,28 @@ def _each(
     return result
 
 
+def _documents(
+    rows: Sequence[Any], name: str, read: Callable[[Any], Any], missing: Any,
+    flaws: Flaws,
+) -> list[Any]:
+    """Return what a document of each row says; many hosts have the same.
+
+    :param missing: for a row without the document
+    """
+    known: dict[str, Any] = {}
+    result = []
+    for row in rows:
+        text = getattr(row, name)
+        if text and text not in known:
+            try:
+                known[text] = read(json.loads(text))
+            except (RecursionError, ValueError, exception.Invalid):
+                flaws.setdefault(row.uuid, []).append(
+                    f"{name} is not a document of Nova's form")
+        result.append(known.get(text, missing) if text else missing)
+    return result
+
+
 def _children(row: Any, flaws: Flaws) -> list[child_providers.Child]:
     """Return the child providers of a node that are used.
 
@@ -218,15 +253,3 @@ def _image_props(stats: dict[str, Any]) -> tuple[tuple[str, str, int], ...]:
         if isinstance(counts, dict) for value in sorted(counts)
         if (number := _number(counts, value)) > 0
     ) if isinstance(given, dict) else ()
-
-
-def _free_devices(row: Any, flaws: Flaws) -> int:
-    """Return the number of free PCI devices in Nova's device pools."""
-    pools = _json(row, 'pci_stats', dict, flaws).get('nova_object.data', {})
-    objects = pools.get('objects') if isinstance(pools, dict) else None
-    if not isinstance(objects, list):
-        return 0
-    each = (pool.get('nova_object.data')
-            for pool in objects if isinstance(pool, dict))
-    return sum(_number(data, 'count') for data in each
-               if isinstance(data, dict))

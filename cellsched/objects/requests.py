@@ -194,12 +194,13 @@ class RequestSpec(base.Object):
         return demand
 
     def _hardware(self) -> fit.Demand | None:
-        specs = self.flavor.get('extra_specs') or {}
+        flavor = self.get('flavor')
+        specs = flavor.get('extra_specs') or {} if flavor else {}
         properties = self.image_properties()
         topology = documents.guest_topology(self.get('numa_topology'))
-        if topology is None and guest.may_ask(specs, properties):
+        if topology is None and flavor and guest.may_ask(specs, properties):
             topology = guest.topology(
-                self.flavor.vcpus, self.flavor.memory_mb, specs, properties)
+                flavor.vcpus, flavor.memory_mb, specs, properties)
         devices = documents.device_requests(self.get('pci_requests'))
         if not devices and specs.get('pci_passthrough:alias'):
             raise exception.InvalidField(

@@ -30,7 +30,20 @@ TOPOLOGY = {
             'pagesize': None, 'cpu_policy': 'dedicated'}}]}}
 
 
-class TestHostCells(base.TestCase):
+class HostCellsCase(base.TestCase):
+
+    def restart(self, host='a1'):
+        former = self.world.agents[host]
+        former.stop()
+        conf = self.world.conf('cell1', f'hosts/{host}')
+        parts = services.Components(conf)
+        parts.driver = former.parts.driver
+        agent = self.world.agents[host] = services.compute(conf, parts)
+        agent.start()
+        self.addCleanup(agent.stop)
+
+
+class TestHostCells(HostCellsCase):
 
     def setUp(self):
         super().setUp()
@@ -50,16 +63,6 @@ class TestHostCells(base.TestCase):
         self.conductor.run(base.USER, [server])
         [found] = self.settled([server])
         return found
-
-    def restart(self):
-        former = self.world.agents['a1']
-        former.stop()
-        conf = self.world.conf('cell1', 'hosts/a1')
-        parts = services.Components(conf)
-        parts.driver = former.parts.driver
-        agent = self.world.agents['a1'] = services.compute(conf, parts)
-        agent.start()
-        self.addCleanup(agent.stop)
 
     def problems(self):
         """Return the problems of the builds that failed on the host."""
@@ -94,3 +97,58 @@ class TestHostCells(base.TestCase):
         self.delete(first.uuid)
         self.gone(first.uuid)
         self.assertEqual('ACTIVE', self.built_with_cells().status)
+
+
+class TestClaimedCells(HostCellsCase):
+    """Schedulers that select NUMA cells and claim the CPUs."""
+
+    def setUp(self):
+        super().setUp()
+        self.deploy({'cell1': [deployment.DeployedHost(
+            name, behaviour={'hardware': json.dumps(HARDWARE)})
+            for name in ('a1', 'a2')], 'cell2': ['b1']},
+            filter_scheduler={'enabled_filters': [
+                'ComputeFilter', 'NUMATopologyFilter',
+                'PciPassthroughFilter']})
+        self.world.api.flavors.create(base.ADMIN, 'pinned', 2, 512, 1)
+        self.world.api.flavors.set_extra_specs(
+            base.ADMIN, 'pinned', {'hw:cpu_policy': 'dedicated'})
+
+    def claimed_cpus(self, servers):
+        """Return the claimed CPUs of servers, with their hosts."""
+        return [(each.host, sorted(
+            int(name.rpartition('_')[2]) for claim in self.held(each.uuid)
+            for name in claim.resources if name.startswith('CUSTOM_PCPU_')))
+            for each in servers]
+
+    def pinned_cpus(self):
+        """Return the CPUs in use that the hosts have reported."""
+        table = models.compute_nodes
+        for name in ('a1', 'a2'):
+            # A new agent reports at once.
+            self.restart(name)
+        found = {}
+        for host, text in self.query('cell1', sa.select(
+                table.c.host, table.c.numa_topology)):
+            cells = documents.host_topology(json.loads(text)).cells
+            found[host] = sorted(cpu for cell in cells for cpu in cell.pinned)
+        return found
+
+    def test_each_server_gets_the_cpus_that_its_claim_names(self):
+        servers = self.built(flavor='pinned', max_count=5)
+
+        placed = [each for each in servers if each.status == 'ACTIVE']
+        self.assertEqual(4, len(placed))
+        self.assertEqual(
+            [('a1', [2, 3]), ('a1', [6, 7]), ('a2', [2, 3]), ('a2', [6, 7])],
+            sorted(self.claimed_cpus(placed)))
+        self.assertEqual({'a1': [2, 3, 6, 7], 'a2': [2, 3, 6, 7]},
+                         self.pinned_cpus())
+        [refused] = [each for each in servers if each.status == 'ERROR']
+        self.assertIn('NUMA cell', refused.reason)
+
+        self.delete(placed[0].uuid)
+        self.gone(placed[0].uuid)
+        [again] = self.built(flavor='pinned')
+        self.assertEqual(
+            ('ACTIVE', placed[0].host), (again.status, again.host))

@@ -26,7 +26,8 @@ _ALL_NODES = sa.select(
         'disk_available_least', 'cpu_allocation_ratio',
         'ram_allocation_ratio', 'disk_allocation_ratio', 'hypervisor_type',
         'hypervisor_version', 'cpu_info', 'supported_instances', 'stats',
-        'metrics', 'pci_stats', 'traits', 'providers', 'host_ip')),
+        'metrics', 'numa_topology', 'pci_stats', 'traits', 'providers',
+        'host_ip')),
     # A node that is no longer reported is gone for every reader.
     sa.case((_NODES.c.vanished_at.is_not(None), _NODES.c.id),
             else_=_NODES.c.deleted).label('deleted'),

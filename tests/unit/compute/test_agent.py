@@ -29,6 +29,7 @@ from cellsched.db.cell import server_moves
 from cellsched.db.cell import services
 from cellsched import exception
 from cellsched.hardware import description
+from cellsched.hardware import documents
 from cellsched import migrations
 from cellsched import objects
 from cellsched.objects import child_providers
@@ -1464,9 +1465,11 @@ class TestPlaces(agents.AgentTestCase):
         self.build(spec=spec)
 
         with self.cell.reader() as connection:
-            self.assertEqual(
-                (spec.numa_topology, spec.pci_requests),
-                instance_children.get_hardware(connection, self.uuid))
+            topology, requests = instance_children.get_hardware(
+                connection, self.uuid)
+        self.assertEqual(documents.guest_topology(spec.numa_topology),
+                         documents.guest_topology(topology))
+        self.assertIsNone(requests)
 
     def test_server_without_cells_and_devices_has_no_place(self):
         self.build(spec=objects.RequestSpec(

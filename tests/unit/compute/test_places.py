@@ -8,6 +8,7 @@ from cellsched.compute import places
 from cellsched import exception
 from cellsched.hardware import description
 from cellsched.hardware import devices
+from cellsched.hardware.fit import Demand
 from cellsched.hardware.fit import Networks
 from cellsched.hardware.fit import Ratios
 from cellsched.hardware import guest
@@ -38,10 +39,10 @@ def request(vcpus=2, memory_mb=256, policy=guest.DEDICATED, nics=0,
     cpus = frozenset(range(vcpus))
     shared, pinned = ((frozenset(), cpus) if policy == guest.DEDICATED
                       else (cpus, frozenset()))
-    return places.Request(guest.GuestTopology(tuple(
+    topology = guest.GuestTopology(tuple(
         guest.GuestCell(number, shared, pinned, memory_mb, policy=policy,
-                        **fields) for number in range(cells))),
-        (NIC,) * nics)
+                        **fields) for number in range(cells)))
+    return Demand(topology, (NIC,) * nics)
 
 
 class TestPlaces(base.TestCase):
@@ -113,7 +114,7 @@ class TestPlaces(base.TestCase):
                       self.refused(nics=1))
         error = self.assertRaises(
             exception.BuildFailed, self.places.place, self.uuids[19],
-            'node1', places.Request(devices=(NIC,)))
+            'node1', Demand(None, (NIC,)))
         self.assertEqual(
             'its host has too few free PCI devices', error.reason)
 
@@ -122,8 +123,8 @@ class TestPlaces(base.TestCase):
         self.place(1, 2)
         error = self.assertRaises(
             exception.BuildFailed, self.places.place, self.uuids[2], 'node1',
-            places.Request(request().topology,
-                           networks=Networks(frozenset({'near0'}))))
+            Demand(request().topology,
+                   networks=Networks(frozenset({'near0'}))))
 
         self.assertIn('networks near NUMA cells', error.reason)
 

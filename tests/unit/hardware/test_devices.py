@@ -12,9 +12,9 @@ class WithoutTest(unittest.TestCase):
         near = {**nics, 'numa_node': 1}
         for taken, remaining in (
                 ([], [4, 2, 2]), ([{**nics, 'count': 3}], [1, 2, 2]),
-                ([nics, nics], [2, 2]), ([near, disks], [4]),
+                ([nics, nics], [0, 2, 2]), ([near, disks], [4, 0, 0]),
                 ([{**near, 'numa_node': 2}], [4, 2, 2]),
-                ([{**near, 'count': 9}], [4, 2])):
+                ([{**near, 'count': 9}], [4, 0, 2])):
             with self.subTest(taken):
                 self.assertEqual(remaining, [
                     pool.count for pool in devices.without(

@@ -21,11 +21,11 @@ NODE = {
     'stats': '{"ssd": "yes", "io_workload": 2, "failed_builds": "3", '
              '"num_vm_active": 4}',
     'metrics': '[{"name": "m", "value": 1}]', 'pci_stats': None,
+    'numa_topology': None,
     'traits': '["T", "U"]', 'providers': None}
 
 POOLS = {'nova_object.data': {'objects': [
-    {'nova_object.data': {'count': 2}}, {'nova_object.data': {'count': 3}},
-    {'nova_object.data': {}}]}}
+    {'nova_object.data': {'count': 2}}, {'nova_object.data': {'count': 3}}]}}
 
 #: Texts that are no JSON, or JSON of another kind than is wanted.
 BAD = ('{', 'null', '"text"', '3', 'nan', '[' * 100_000, '\x00')
@@ -66,7 +66,9 @@ class TestNodes(base.TestCase):
             'cpu_info': '{}',
             'supported_instances': (('x86_64', 'kvm', 'hvm'),),
             'image_props': (), 'stats': '{"ssd": "yes"}',
-            'metrics': NODE['metrics'], 'children': (), 'child_uuids': ()},
+            'metrics': NODE['metrics'], 'children': (), 'child_uuids': (),
+            'numa_topology': None, 'device_pools': (),
+            'claims_hardware': True},
             node())
         self.assertEqual('', self.logs.output)
 
@@ -118,13 +120,36 @@ class TestNodes(base.TestCase):
         for name, column, default in (
                 ('stats', 'num_io_ops', 0),
                 ('traits', 'traits', frozenset()),
-                ('supported_instances', 'supported_instances', ()),
-                ('pci_stats', 'free_pci_devices', 0)):
+                ('supported_instances', 'supported_instances', ())):
             for bad in BAD:
                 flaws = {}
                 self.assertEqual(
                     default, node(flaws=flaws, **{name: bad})[column])
                 self.assertIn(f'{name} is not a JSON', str(flaws['u']))
+
+    def test_invalid_document_is_a_flaw_and_ignored(self):
+        for name, column, default in (
+                ('pci_stats', 'device_pools', ()),
+                ('numa_topology', 'numa_topology', None)):
+            for bad in ('{', '[3]', '5'):
+                flaws = {}
+                self.assertEqual(
+                    default, node(flaws=flaws, **{name: bad})[column])
+                self.assertIn(f'{name} is not a document', str(flaws['u']))
+
+    def test_cells_and_pools_have_no_usage(self):
+        cell = {'id': 0, 'cpuset': [0], 'pcpuset': [1], 'memory': 64,
+                'memory_usage': 32, 'cpu_usage': 1, 'pinned_cpus': [1]}
+        found = node(
+            numa_topology=json.dumps({'cells': [cell]}),
+            pci_stats=json.dumps([{'vendor_id': '8086', 'product_id': '1',
+                                   'count': 0}]))
+
+        [read] = found['numa_topology'].cells
+        self.assertEqual((0, 0, frozenset()), (
+            read.memory_usage, read.cpu_usage, read.pinned))
+        self.assertEqual([1], [each.count for each in found['device_pools']])
+        self.assertEqual(0, found['free_pci_devices'])
 
     def test_equal_flawed_values_are_reported_for_each_node(self):
         flaws = {}
