@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 import contextlib
+import json
 from typing import Any
 
 from cellsched import exception
@@ -20,6 +21,7 @@ from cellsched.hardware.fit import Networks
 from cellsched.hardware.fit import PlacedCell
 from cellsched.hardware.fit import Placement
 from cellsched.hardware.fit import Ratios
+from cellsched.hardware import guest
 from cellsched.hardware.guest import DEDICATED
 from cellsched.hardware.guest import GuestCell
 from cellsched.hardware.guest import GuestTopology
@@ -32,7 +34,8 @@ from cellsched.hardware.packing import Pins
 _DATA = 'nova_object.data'
 
 #: Errors of documents that have another form.
-_ERRORS = (TypeError, ValueError, KeyError, AttributeError, exception.Invalid)
+_ERRORS = (TypeError, ValueError, KeyError, AttributeError, OverflowError,
+           RecursionError, exception.Invalid)
 
 
 @contextlib.contextmanager
@@ -119,17 +122,38 @@ def _pages(pages: Mapping[str, Any]) -> Pages:
 def guest_topology(document: Any) -> GuestTopology | None:
     """Return the topology that a request asks for; None without one.
 
-    :param document: an ``InstanceNUMATopology``; before Liberty a mapping
-        without version, whose cells have ``cpus`` and ``mem``
+    :param document: an ``InstanceNUMATopology``, or its JSON; before Liberty
+        a mapping without version, whose cells have ``cpus`` and ``mem``
     :raises cellsched.exception.InvalidField: it has another form
     """
     with _reading('numa_topology'):
-        fields = _fields(document) if document else {}
-        if not fields.get('cells'):
-            return None
-        return GuestTopology(
-            tuple(map(_guest_cell, fields['cells'])),
-            fields.get('emulator_threads_policy'))
+        parsed = _parsed(document)
+        fields = _fields(parsed) if parsed else {}
+        cells = tuple(map(_guest_cell, fields.get('cells') or ()))
+        emulator = _known(fields.get('emulator_threads_policy'),
+                          guest.EMULATOR_POLICIES)
+        if len(cells) > guest.CELLS_MAX:
+            raise ValueError('too many cells')
+        return GuestTopology(cells, emulator) if cells else None
+
+
+def _parsed(document: Any) -> Any:
+    """Return a document that may be JSON, as some columns have it."""
+    if not document or not isinstance(document, str):
+        return document
+    return json.loads(document)
+
+
+def _known(value: Any, known: Sequence[str]) -> Any:
+    """Return one of some texts, or None."""
+    if value is not None and value not in known:
+        raise ValueError('unknown value')
+    return value
+
+
+#: Versions of ``InstanceNUMACell`` without a policy. Their vCPUs are dedicated
+#: if there is a mapping of pins, even if it is empty.
+_WITHOUT_POLICY = '1.0', '1.1', '1.2'
 
 
 def _guest_cell(document: Mapping[str, Any]) -> GuestCell:
@@ -140,14 +164,20 @@ def _guest_cell(document: Mapping[str, Any]) -> GuestCell:
             int((cell['mem'] or {}).get('total', 0)),
             _optional(cell.get('pagesize')))
     cpus, pcpus = (_numbers(cell.get(name)) for name in ('cpuset', 'pcpuset'))
-    policy = cell.get('cpu_policy')
+    if max(cpus | pcpus, default=0) >= guest.CPUS_MAX or (
+            min(cpus | pcpus, default=0) < 0):
+        raise ValueError('a number of a CPU is out of range')
+    policy = _known(cell.get('cpu_policy'), guest.POLICIES)
+    if document.get('nova_object.version') in _WITHOUT_POLICY and (
+            cell.get('cpu_pinning_raw') is not None):
+        policy = DEDICATED
     if policy == DEDICATED and not pcpus:
         # Before version 1.5 one set was for both.
         cpus, pcpus = pcpus, cpus
     return GuestCell(
         int(cell['id']), cpus, pcpus, int(cell['memory']),
         _optional(cell.get('pagesize')), policy,
-        cell.get('cpu_thread_policy'))
+        _known(cell.get('cpu_thread_policy'), guest.THREAD_POLICIES))
 
 
 def placement(document: Any) -> Placement:
@@ -175,20 +205,25 @@ def _placed_cell(document: Mapping[str, Any]) -> PlacedCell:
 def device_requests(document: Any) -> tuple[DeviceRequest, ...]:
     """Return the requests for devices.
 
-    :param document: an ``InstancePCIRequests``
+    :param document: an ``InstancePCIRequests``, or the list of its requests;
+        either may be JSON
     :raises cellsched.exception.InvalidField: it has another form
     """
     with _reading('pci_requests'):
-        listed = _fields(document).get('requests') if document else ()
-        return tuple(_device_request(_fields(each)) for each in listed or ())
+        listed = _parsed(document) or ()
+        if isinstance(listed, Mapping):
+            listed = _fields(listed).get('requests') or ()
+        return tuple(_device_request(_fields(each)) for each in listed)
 
 
 def _device_request(request: Mapping[str, Any]) -> DeviceRequest:
+    count = int(request['count'])
+    if count < 0:
+        raise ValueError('a negative number of devices')
     return DeviceRequest(
-        int(request['count']),
-        tuple(dict(each) for each in request.get('spec') or ()),
+        count, tuple(dict(each) for each in request.get('spec') or ()),
         request.get('alias_name'), request.get('request_id'),
-        request.get('numa_policy'))
+        _known(request.get('numa_policy'), devices.AFFINITIES))
 
 
 def networks(document: Any) -> Networks:

@@ -25,16 +25,20 @@ SHARED, DEDICATED, MIXED = POLICIES = 'shared', 'dedicated', 'mixed'
 PREFER, ISOLATE, REQUIRE = THREAD_POLICIES = 'prefer', 'isolate', 'require'
 EMULATOR_POLICIES = 'share', ISOLATE
 
+#: The trait of hosts whose cores have several threads, and its value by the
+#: thread policy that asks for it.
+HYPERTHREADING = 'HW_CPU_HYPERTHREADING'
+_OF_THREADS: Mapping[str | None, str] = {
+    REQUIRE: 'required', ISOLATE: 'forbidden'}
+
 #: Page sizes that name no number of KiB.
 SMALL, LARGE, ANY = -1, -2, -3
 
 _SIZES = {'small': SMALL, 'large': LARGE, 'any': ANY}
 
-#: The most guest cells that Nova reads from a flavor.
-CELLS_MAX = 128
-
-#: The most CPUs of a range; no host has as many.
-CPUS_MAX = 65536
+#: The most guest cells that Nova reads from a flavor, and the most CPUs of a
+#: range; no host has as many.
+CELLS_MAX, CPUS_MAX = 128, 65536
 
 #: Nova's texts, by the name of the error.
 _TEXTS = {
@@ -203,13 +207,19 @@ class _Source:
 
     @functools.cached_property
     def all(self) -> CPUs:
-        """All vCPUs."""
+        """All vCPUs.
+
+        :raises cellsched.exception.HardwareRequestInvalid: they are too many
+        """
+        if self.vcpus > CPUS_MAX:
+            refuse('Invalid', f'{self.vcpus} vCPUs are too many for NUMA '
+                   f'cells or dedicated CPUs; expected at most {CPUS_MAX}')
         return frozenset(range(self.vcpus))
 
     def masked(self, mask: str) -> CPUs:
         """Return the vCPUs of a mask; ``^`` excludes from all."""
         if mask.strip().startswith('^'):
-            mask = f'0-{self.vcpus - 1},{mask}'
+            mask = f'0-{len(self.all) - 1},{mask}'
         return parse_cpus(mask)
 
 
@@ -225,7 +235,8 @@ def parse_cpus(text: str) -> CPUs:
     found, excluded = set[int](), set[int]()
     for part in filter(None, map(str.strip, text.split(','))):
         into = excluded if part.startswith('^') else found
-        match = re.fullmatch(r'\^?\s*(\d+)\s*(?:-\s*(\d+)\s*)?', part)
+        match = re.fullmatch(
+            r'\^?\s*(\d{1,9})\s*(?:-\s*(\d{1,9})\s*)?', part)
         first, last = match.groups() if match else ('1', '0')
         # Numbers far above those of any flavor are out of range anyway.
         numbers = range(int(first), min(
@@ -297,6 +308,39 @@ def topology(
                   threads)
         for number, (cpus, memory) in enumerate(
             _split(source, memory_mb, nodes or 1))), emulator)
+
+
+def cpu_amounts(
+    vcpus: int, extra_specs: Mapping[str, Any], properties: Mapping[str, Any],
+) -> dict[str, int]:
+    """Return the amounts that a CPU policy asks for in place of the vCPUs.
+
+    :returns: amounts of VCPU and PCPU; none unless CPUs are dedicated
+    :raises cellsched.exception.HardwareRequestInvalid: the flavor and the
+        image contradict each other, or a value is invalid
+    """
+    source = _Source(vcpus, extra_specs, properties)
+    policy = _policy(source)
+    if policy not in (DEDICATED, MIXED):
+        return {}
+    pinned = len(source.all if policy == DEDICATED else
+                 _dedicated(source) or _realtime(source))
+    isolates = _emulator_policy(source) == ISOLATE
+    return {'VCPU': vcpus - pinned, 'PCPU': pinned + isolates}
+
+
+def thread_trait(
+    extra_specs: Mapping[str, Any], properties: Mapping[str, Any],
+) -> dict[str, str]:
+    """Return the trait that a policy for CPU threads asks for.
+
+    :returns: ``required`` or ``forbidden``, by the name of the trait
+    :raises cellsched.exception.HardwareRequestInvalid: the flavor and the
+        image contradict each other, or a value is invalid
+    """
+    policy = _thread_policy(_Source(0, extra_specs, properties))
+    return {HYPERTHREADING: _OF_THREADS[policy]} if (
+        policy in _OF_THREADS) else {}
 
 
 def _checked(
@@ -412,8 +456,8 @@ def _policy_of_trait(source: _Source, policy: str | None) -> str | None:
     """Return the thread policy, which a trait may stand for."""
     trait = next(
         (value for key, value in source.specs.items()
-         if re.match(r'trait([1-9][0-9]*)?:HW_CPU_HYPERTHREADING', key)), None)
-    if trait is None and 'HW_CPU_HYPERTHREADING' in (
+         if re.match(f'trait([1-9][0-9]*)?:{HYPERTHREADING}', key)), None)
+    if trait is None and HYPERTHREADING in (
             source.properties.get('traits_required') or ()):
         trait = 'required'
     if policy and trait:
@@ -455,8 +499,11 @@ def _nodes(source: _Source) -> int | None:
     nodes = flavor or image
     if nodes is None:
         return None
-    if not re.fullmatch('[1-9][0-9]*', nodes):
+    if not re.fullmatch('[1-9][0-9]{0,17}', nodes):
         refuse('InvalidNUMANodesNumber', nodes=nodes)
+    if int(nodes) > CELLS_MAX:
+        refuse('Invalid', f"The property 'numa_nodes' cannot be '{nodes}'. "
+               f'It must be at most {CELLS_MAX}')
     return int(nodes)
 
 
@@ -479,11 +526,11 @@ def page_size(source: _Source) -> int | None:
 def _size(text: str) -> int:
     if text in _SIZES:
         return _SIZES[text]
-    if text.isdigit():
+    if re.fullmatch('[0-9]{1,18}', text):
         return int(text)
     try:
         return int(strutils.string_to_bytes(text, return_int=True)) // 1024
-    except ValueError:
+    except (OverflowError, ValueError):
         refuse('MemoryPageSizeInvalid', pagesize=text)
 
 

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import dataclasses
 import json
 import unittest
 
@@ -6,6 +7,7 @@ from cellsched import exception
 from cellsched.hardware import devices
 from cellsched.hardware import documents
 from cellsched.hardware import fit
+from cellsched.hardware import guest
 from tests.unit.hardware import cases
 
 
@@ -110,10 +112,74 @@ class GuestTopologyTest(unittest.TestCase):
         self.assertEqual((frozenset(), {0, 1}), (
             topology.cells[0].cpus, topology.cells[0].pcpus))
 
+    def test_cells_of_each_version(self):
+        # Each version has the fields of the one before it, and some more.
+        fields, cell = {}, guest.GuestCell(
+            0, frozenset({0, 1}), frozenset(), 64)
+        dedicated = dataclasses.replace(
+            cell, cpus=frozenset(), pcpus=cell.cpus, policy='dedicated')
+        for version, more, expected in (
+                ('1.0', {'id': 0, 'cpuset': [1, 0], 'memory': 64}, cell),
+                ('1.1', {'pagesize': 4}, dataclasses.replace(
+                    cell, page_size=4)),
+                ('1.2', {'pagesize': None, 'cpu_pinning_raw': None,
+                         'cpu_topology': None}, cell),
+                ('1.2', {'cpu_pinning_raw': {}}, dedicated),
+                ('1.2', {'cpu_pinning_raw': {'0': 4, '1': 5}}, dedicated),
+                ('1.3', {'cpu_policy': 'dedicated',
+                         'cpu_thread_policy': 'isolate'}, dataclasses.replace(
+                    dedicated, thread_policy='isolate')),
+                ('1.4', {'cpuset_reserved': [2], 'cpu_thread_policy': None},
+                 dedicated),
+                # An aborted claim leaves an empty mapping of pins.
+                ('1.4', {'cpu_policy': None, 'cpu_pinning_raw': {}}, cell),
+                ('1.5', {'cpu_policy': 'dedicated', 'cpuset': [],
+                         'pcpuset': [0, 1]}, dedicated),
+                ('1.6', {'cpu_policy': 'mixed', 'cpuset': [0],
+                         'pcpuset': [1]}, dataclasses.replace(
+                    cell, cpus=frozenset({0}), pcpus=frozenset({1}),
+                    policy='mixed'))):
+            fields |= more
+            with self.subTest(version=version, more=str(more)):
+                topology = documents.guest_topology({
+                    'nova_object.name': 'InstanceNUMATopology',
+                    'nova_object.data': {'cells': [{
+                        'nova_object.name': 'InstanceNUMACell',
+                        'nova_object.version': version,
+                        'nova_object.data': fields}]}})
+                self.assertEqual((expected,), topology.cells)
+
+    def test_form_before_liberty(self):
+        [cell] = documents.guest_topology({'cells': [{
+            'id': 1, 'cpus': '0-3,^2', 'mem': {'total': 512},
+            'pagesize': 2048}]}).cells
+        self.assertEqual(guest.GuestCell(
+            1, frozenset({0, 1, 3}), frozenset(), 512, 2048), cell)
+
+    def test_json(self):
+        document = {'cells': [{'id': 0, 'cpuset': [0], 'memory': 64}]}
+        self.assertEqual(
+            documents.guest_topology(document),
+            documents.guest_topology(json.dumps(document)))
+
     def test_error_names_the_field(self):
-        with self.assertRaisesRegex(
-                exception.InvalidField, 'request: numa_topology: '):
-            documents.guest_topology({'cells': ['x']})
+        cell = {'id': 0, 'cpuset': [0], 'memory': 64}
+        for document in (
+                {'cells': ['x']}, {'cells': 3}, [1], 5, 'x', '[' * 9999,
+                {'nova_object.data': 5}, {'cells': [{'id': 0}]},
+                {'cells': [{**cell, 'cpuset': ['a']}]},
+                {'cells': [{**cell, 'cpuset': [-1]}]},
+                {'cells': [{**cell, 'cpuset': [guest.CPUS_MAX]}]},
+                {'cells': [{**cell, 'memory': None}]},
+                {'cells': [{**cell, 'memory': float('inf')}]},
+                {'cells': [{**cell, 'cpu_policy': 'pinned'}]},
+                {'cells': [{**cell, 'cpu_thread_policy': ['isolate']}]},
+                {'cells': [cell], 'emulator_threads_policy': 'x'},
+                {'cells': [cell] * (guest.CELLS_MAX + 1)},
+                {'cells': [{'id': 0, 'cpus': '0-999999999', 'mem': {}}]}):
+            with self.subTest(str(document)[:60]), self.assertRaisesRegex(
+                    exception.InvalidField, 'request: numa_topology: '):
+                documents.guest_topology(document)
 
 
 class DevicesTest(unittest.TestCase):
@@ -135,6 +201,37 @@ class DevicesTest(unittest.TestCase):
             with self.subTest(case['name']):
                 self.assertEqual(pools, documents.device_pools(_read(
                     documents.written_pools(pools))))
+
+    def test_requests_of_all_forms(self):
+        # The fields of version 1.0; 1.1 adds request_id, 1.2 numa_policy.
+        fields = {'count': 2, 'spec': [{'vendor_id': '8086'}],
+                  'alias_name': 'card', 'is_new': False}
+        for more in {}, {'request_id': None}, {
+                'request_id': 'x', 'numa_policy': 'socket'}:
+            fields |= more
+            document = {'nova_object.data': {'requests': [
+                {'nova_object.data': fields}]}}
+            expected = (devices.DeviceRequest(
+                2, ({'vendor_id': '8086'},), 'card',
+                fields.get('request_id'), fields.get('numa_policy')),)
+            for form in (document, [fields], {'requests': [fields]},
+                         json.dumps([fields]), json.dumps(document)):
+                self.assertEqual(expected, documents.device_requests(form))
+
+    def test_no_requests(self):
+        for document in None, [], {}, '', {'requests': None}, 'null':
+            self.assertEqual((), documents.device_requests(document))
+
+    def test_bad_requests_are_named(self):
+        fields = {'count': 2, 'spec': [], 'alias_name': None}
+        for document in (
+                5, 'x', [5], {'requests': 5}, {'requests': [{}]},
+                [{**fields, 'count': 'many'}], [{**fields, 'count': -1}],
+                [{**fields, 'spec': ['x']}], [{**fields, 'spec': 5}],
+                [{**fields, 'numa_policy': 'near'}]):
+            with self.subTest(str(document)), self.assertRaisesRegex(
+                    exception.InvalidField, 'request: pci_requests: '):
+                documents.device_requests(document)
 
     def test_pools_of_all_forms(self):
         tagged = {**self.POOL, 'physical_network': 'red'}

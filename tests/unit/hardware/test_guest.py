@@ -95,8 +95,72 @@ class TopologyTest(unittest.TestCase):
             guest.topology(1, 64, {'hw:locked_memory': 'true'}, {})
         self.assertEqual('LockMemoryForbidden', caught.exception.error)
 
+    def test_numbers_are_bounded(self):
+        for vcpus, specs, text in (
+                (10 ** 9, {'hw:cpu_policy': 'dedicated'}, 'at most 8192'),
+                (10 ** 9, {'hw:cpu_policy': 'mixed',
+                           'hw:cpu_dedicated_mask': '^0'}, 'at most 8192'),
+                (4, {'hw:numa_nodes': '1', 'hw:numa_cpus.0': '0-999999999',
+                     'hw:numa_mem.0': '64'}, '0 to 8191'),
+                (4, {'hw:numa_nodes': '1', 'hw:numa_mem.0': '64',
+                     'hw:numa_cpus.0': '9' * 5000}, 'expression'),
+                (256, {'hw:numa_nodes': '256'}, 'at most 128'),
+                (4, {'hw:numa_nodes': '9' * 5000}, 'greater than 0'),
+                (4, {'hw:mem_page_size': '9' * 5000 + 'MB'}, 'page size')):
+            with self.subTest(str(specs)[:60]), self.assertRaisesRegex(
+                    exception.HardwareRequestInvalid, text):
+                guest.topology(vcpus, 256, specs, {})
+
+    def test_most_vcpus(self):
+        topology = guest.topology(
+            guest.CPUS_MAX, 128, {'hw:numa_nodes': '128'}, {})
+        self.assertEqual(128, len(topology.cells))
+
     def test_emulator_adds_a_dedicated_cpu(self):
         topology = guest.topology(4, 64, {
             'hw:cpu_policy': 'dedicated',
             'hw:emulator_threads_policy': 'isolate'}, {})
         self.assertEqual(5, topology.pcpus)
+
+
+class AmountsTest(unittest.TestCase):
+    def _amounts(self, image=None, **specs):
+        return guest.cpu_amounts(4, {
+            f'hw:{name}': value for name, value in specs.items()}, image or {})
+
+    def test_shared_cpus_stay_vcpus(self):
+        for specs in {}, {'cpu_policy': 'shared'}, {'numa_nodes': '2'}, {
+                'emulator_threads_policy': 'share'}:
+            self.assertEqual({}, self._amounts(**specs))
+
+    def test_dedicated_cpus(self):
+        for specs, image in ({'cpu_policy': 'dedicated'}, {}), ({}, {
+                'hw_cpu_policy': 'dedicated'}):
+            self.assertEqual(
+                {'VCPU': 0, 'PCPU': 4}, self._amounts(image, **specs))
+            self.assertEqual({'VCPU': 0, 'PCPU': 5}, self._amounts(
+                image, emulator_threads_policy='isolate', **specs))
+
+    def test_mixed_cpus(self):
+        for mask in {'cpu_dedicated_mask': '^0'}, {
+                'cpu_realtime': 'yes', 'cpu_realtime_mask': '1-3'}:
+            self.assertEqual({'VCPU': 1, 'PCPU': 3}, self._amounts(
+                cpu_policy='mixed', **mask))
+            self.assertEqual({'VCPU': 1, 'PCPU': 4}, self._amounts(
+                cpu_policy='mixed', emulator_threads_policy='isolate',
+                **mask))
+
+    def test_contradiction_is_refused(self):
+        with self.assertRaises(exception.HardwareRequestInvalid) as caught:
+            self._amounts({'hw_cpu_policy': 'dedicated'}, cpu_policy='shared')
+        self.assertEqual('ImageCPUPinningForbidden', caught.exception.error)
+
+    def test_trait_of_a_thread_policy(self):
+        for policy, trait in (('require', 'required'),
+                              ('isolate', 'forbidden'), ('prefer', None)):
+            expected = {'HW_CPU_HYPERTHREADING': trait} if trait else {}
+            self.assertEqual(expected, guest.thread_trait(
+                {'hw:cpu_thread_policy': policy}, {}))
+            self.assertEqual(expected, guest.thread_trait(
+                {}, {'hw_cpu_thread_policy': policy}))
+        self.assertEqual({}, guest.thread_trait({}, {}))
