@@ -35,6 +35,7 @@ from oslo_service import opts as service_opts
 from cellsched.conf import contradictions
 from cellsched.conf import enabled
 from cellsched.conf import opts
+from cellsched.conf import pci
 from cellsched.conf import refusals
 from cellsched import exception
 from cellsched import plugins
@@ -281,6 +282,7 @@ def _read(
     if not wrong:
         contradictions.adapt_defaults(conf)
         yield from contradictions.problems(conf)
+        yield from pci.problems(conf.pci.alias)
 
 
 def default_files() -> list[str]:

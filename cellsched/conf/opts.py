@@ -12,6 +12,7 @@ from cellsched.conf import enabled
 from cellsched.conf import filter_scheduler
 from cellsched.conf import metrics
 from cellsched.conf import notifications
+from cellsched.conf import pci
 from cellsched.conf import quota
 from cellsched.conf import scheduler
 from cellsched import exception
@@ -29,7 +30,8 @@ GROUPS = (
     (default.TRACING_GROUP, default.TRACING_OPTS),
     (filter_scheduler.GROUP, filter_scheduler.OPTS),
     (metrics.GROUP, metrics.OPTS), (notifications.GROUP, notifications.OPTS),
-    (quota.GROUP, quota.OPTS), (scheduler.GROUP, scheduler.OPTS),
+    (pci.GROUP, pci.OPTS), (quota.GROUP, quota.OPTS),
+    (scheduler.GROUP, scheduler.OPTS),
     (default.UPGRADE_LEVELS_GROUP, default.UPGRADE_LEVELS_OPTS))
 
 

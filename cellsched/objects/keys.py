@@ -24,6 +24,7 @@ from oslo_utils import strutils
 from packaging import version
 
 from cellsched import exception
+from cellsched.hardware import aliases
 from cellsched.objects import queries
 from cellsched.objects import request_groups
 from cellsched.objects import requests
@@ -330,9 +331,7 @@ _EXTRA_SPECS: dict[str, Kind] = {
     'hw_rng:rate_period': _NATURAL,
     'hw_video:ram_max_mb': _NATURAL,
     'os:secure_boot': _choice('disabled', 'required'),
-    'pci_passthrough:alias': _text(
-        'names with numbers of devices, such as gpu:1,card:2',
-        r'[^:,]+:[0-9]+(\s*,\s*[^:,]+:[0-9]+)*'),
+    aliases.ALIAS: _text(aliases.EXPECTED, aliases.PATTERN),
     'resources{group}:{name}': _AMOUNT,
     'trait{group}:{name}': _TRAIT,
     'vmware:hw_version': _GIVEN,
@@ -358,7 +357,8 @@ _PROPERTIES: dict[str, Kind] = {
     'hw_ipxe_boot': BOOLEAN,
     'hw_machine_type': ANY,
     'hw_numa_cpus': _list_of('sets of numbers of CPUs', lambda value: (
-        isinstance(value, (list, tuple, set, frozenset)))),
+        isinstance(value, (list, tuple, set, frozenset))
+        and all(type(each) is int and each >= 0 for each in value))),
     'hw_numa_mem': _list_of('amounts of memory in MB', lambda value: (
         type(value) is int and value > 0)),
     'hw_pointer_model': _choice('usbtablet'),

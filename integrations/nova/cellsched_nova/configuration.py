@@ -46,7 +46,7 @@ _PROGRAM = 'nova-scheduler'
 _PLUGIN_LISTS = frozenset(enabled.OPTIONS)
 
 #: Copied groups; of ``DEFAULT`` only the options in ``_DEFAULT``.
-_GROUPS = ('DEFAULT', 'filter_scheduler', 'metrics', 'scheduler')
+_GROUPS = ('DEFAULT', 'filter_scheduler', 'metrics', 'pci', 'scheduler')
 _DEFAULT = frozenset({'default_availability_zone', 'service_down_time'})
 
 #: By group: options of which one must be set, and their meaning.
