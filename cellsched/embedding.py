@@ -30,6 +30,7 @@ from cellsched.conf import database
 from cellsched.conf import default
 from cellsched.conf import loader
 from cellsched.conf import notifications
+from cellsched.conf import pci
 from cellsched.conf import quota
 from cellsched.conf import scheduler as scheduler_conf
 from cellsched.context import RequestContext
@@ -43,6 +44,7 @@ from cellsched.db import cell as cell_schema
 from cellsched.db.cell.instance_list import InstanceFilter
 from cellsched.db import session
 from cellsched import exception
+from cellsched.hardware import aliases
 from cellsched.listing import query
 from cellsched.listing import server
 from cellsched.listing import servers as listing
@@ -70,8 +72,8 @@ _GROUPS = (
     (conductor_conf.GROUP, conductor_conf.OPTS),
     (database.API_GROUP, database.OPTS), (database.GROUP, database.OPTS),
     (default.TRACING_GROUP, default.TRACING_OPTS),
-    (notifications.GROUP, notifications.OPTS), (quota.GROUP, quota.OPTS),
-    (scheduler_conf.GROUP, [
+    (notifications.GROUP, notifications.OPTS), (pci.GROUP, pci.OPTS),
+    (quota.GROUP, quota.OPTS), (scheduler_conf.GROUP, [
         opt for opt in scheduler_conf.OPTS if opt.dest in _BOUNDS]),
     (default.UPGRADE_LEVELS_GROUP, default.UPGRADE_LEVELS_OPTS))
 
@@ -374,6 +376,7 @@ class EmbeddedConductor:
         self._own_parts = parts is None
         self._is_closed = False
         try:
+            self._aliases = aliases.by_name(self.parts.conf.pci.alias)
             self.parts.transports.check()
             self.parts.trace('embedding')
             builds = conductor.builds(self.parts)
@@ -422,13 +425,16 @@ class EmbeddedConductor:
         :param names: names of the servers, by uuid, 1 to 255 characters each
         :param spec: the request for each server; the project, the user and
             the numbers are set here, and so is ``[DEFAULT]
-            default_schedule_zone`` if it has no availability zone. The
-            servers join its ``instance_group``, of which only the uuid is
-            read
+            default_schedule_zone`` if it has no availability zone, and the
+            NUMA topology and PCI devices that its flavor and its image ask
+            for. The servers join its ``instance_group``, of which only the
+            uuid is read
         :param min_count: the minimum number of servers to build, at most all
             of them; with fewer, none is built
         :raises cellsched.exception.InvalidField: an argument is invalid;
             names the field and the bound
+        :raises cellsched.exception.HardwareRequestInvalid: the flavor and the
+            image ask for impossible CPUs, memory pages or PCI devices
         :raises cellsched.exception.ServerExists: a server has another
             project, name or request. A server is compared as it is now, with
             its new name if a user renamed it. The name of one in a cell that
@@ -451,11 +457,11 @@ class EmbeddedConductor:
             'type': 'integer', 'minimum': 1, 'maximum': len(servers),
         }, 'min_count')
         _check_spec(spec, bounds)
-        zone = self.parts.conf.default_schedule_zone
+        spec, zone = spec.obj_clone(), self.parts.conf.default_schedule_zone
         if zone and not any(map(spec.get, (
                 'availability_zone', 'force_hosts', 'force_nodes'))):
-            spec = spec.obj_clone()
             spec.availability_zone = zone
+        spec.add_hardware(self._aliases)
         with tracing.span('accept', context, [*servers]):
             return self._accept(context, servers, spec, min_count)
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import dataclasses
 import datetime
 import re
+import types
 from typing import Any
 
 from oslo_log import log
@@ -34,6 +35,7 @@ from cellsched.db.cell import server_moves
 from cellsched.db import session
 from cellsched.deletion import Deletion
 from cellsched import exception
+from cellsched.hardware.aliases import Aliases
 from cellsched.listing import query
 from cellsched.listing import server
 from cellsched.listing import servers as listing
@@ -72,6 +74,7 @@ class Servers(base.ServerController):
     :param host: the host that is recorded in faults
     :param down_s: seconds without a report after which a host is down
     :param default_zone: the zone of servers that are created without one
+    :param aliases: names of PCI devices, which flavors ask for
     """
 
     def __init__(
@@ -86,9 +89,11 @@ class Servers(base.ServerController):
         reached: Callable[[str], None] = lambda step: None,
         host: str = 'api', down_s: float = 60.0,
         default_zone: str | None = None,
+        aliases: Aliases = types.MappingProxyType({}),
     ) -> None:
         super().__init__(authorizer, reader)
         self._default_zone = default_zone
+        self._aliases = aliases
         self._database = database
         self._conductor = conductor
         self._clock = clock
@@ -99,7 +104,7 @@ class Servers(base.ServerController):
         self._deletion = Deletion(
             database, targets, compute, claims, clock, down_s, reached)
         self._revision = Revision(database, targets, clock)
-        self._retry = Retry(database, targets, clock)
+        self._retry = Retry(database, targets, clock, aliases)
         self._state_reset = StateReset(database, targets, claims, host)
         self._accepting = batching.GroupCommit(
             self._accept_together, make_lock=clock.lock)
@@ -140,6 +145,8 @@ class Servers(base.ServerController):
             exist
         :raises cellsched.exception.FlavorNotFound: the flavor does not exist,
             is disabled, or is private and the user is no administrator
+        :raises cellsched.exception.HardwareRequestInvalid: the flavor asks
+            for impossible CPUs, memory pages or PCI devices
         :raises cellsched.exception.InstanceGroupNotFound: the group does not
             exist in the project
         :raises cellsched.exception.OverQuota: the quota of the project does
@@ -217,6 +224,8 @@ class Servers(base.ServerController):
         if sizes.disabled or not (sizes.is_public or context.is_admin):
             raise exception.FlavorNotFound(flavor=creation.flavor)
         request.check_local_disks(sizes)
+        spec = _spec(context, request, sizes, group)
+        spec.add_hardware(self._aliases)
         count = self._quotas.accept(
             connection, context.project_id, context.user_id, sizes,
             request.min_count, request.max_count)
@@ -227,7 +236,7 @@ class Servers(base.ServerController):
         uuids = earlier.uuids[:count] if earlier else []
         return _Acceptance(
             context, dataclasses.replace(request, max_count=count), sizes,
-            group, reservation_id, [*uuids, *(
+            spec, reservation_id, [*uuids, *(
                 self._new_uuid() for _ in range(count - len(uuids)))],
             tracing.current())
 
@@ -349,6 +358,8 @@ class Servers(base.ServerController):
     def retry(self, context: RequestContext, uuid: str) -> None:
         """Build a server in cell0 again, with the same uuid.
 
+        :raises cellsched.exception.HardwareRequestInvalid: an alias of a PCI
+            device is not defined
         :raises cellsched.exception.InvalidField: the id is invalid
         :raises cellsched.exception.InstanceNotFound: it does not exist
         :raises cellsched.exception.InstanceInvalidState: it is not in cell0
@@ -538,14 +549,15 @@ class _Acceptance:
     """The servers of a request that are written.
 
     :param request: a request with a ``max_count`` that the quota allows
-    :param group: the group to join, without its members
+    :param spec: the request specification, with the group to join, without
+        its members
     :param trace: see :class:`cellsched.db.api.build_requests.StoredRequest`
     """
 
     context: RequestContext
     request: validation.ServerRequest
     flavor: objects.Flavor
-    group: objects.InstanceGroup | None
+    spec: objects.RequestSpec
     reservation_id: str
     uuids: list[str]
     trace: str = ''
@@ -576,8 +588,9 @@ class _Acceptance:
 
     def specs(self) -> list[dict[str, Any]]:
         """Return the request specifications."""
-        spec = _spec(self.context, self.request, self.flavor, self.group,
-                     self.uuids)
+        self.spec.num_instances = len(self.uuids)
+        self.spec.instance_uuid = self.uuids[0]
+        spec = self.spec.obj_to_primitive()
         return [_with(spec, instance_uuid=uuid) for uuid in self.uuids]
 
 
@@ -600,14 +613,14 @@ def _accept(
     alike: dict[Any, list[_Acceptance]] = {}
     for each in accepted:
         alike.setdefault((*each.owner, each.flavor.id), []).append(each)
-    for (project_id, user_id, _), group in alike.items():
+    for (project_id, user_id, _), equal in alike.items():
         instance_mappings.create(
-            connection, [uuid for each in group for uuid in each.uuids],
-            project_id, user_id, created_at, group[0].flavor)
+            connection, [uuid for each in equal for uuid in each.uuids],
+            project_id, user_id, created_at, equal[0].flavor)
     for each in accepted:
-        if each.group is not None:
-            instance_groups.add_members(
-                connection, each.group.id, each.uuids, now)
+        group = each.spec.instance_group
+        if group is not None:
+            instance_groups.add_members(connection, group.id, each.uuids, now)
 
 
 def _instance(
@@ -630,24 +643,21 @@ def _instance(
 def _spec(
     context: RequestContext, request: validation.ServerRequest,
     flavor: objects.Flavor, group: objects.InstanceGroup | None,
-    uuids: Sequence[str],
-) -> dict[str, Any]:
-    """Return the primitive of the request specification of a server."""
+) -> objects.RequestSpec:
+    """Return the request specification of servers that have no uuids yet."""
     boot = request.boot_device
     image_ref = request.image_ref or (boot.get('image_id') if boot else None)
     return objects.RequestSpec(
         project_id=context.project_id, user_id=context.user_id,
         availability_zone=request.availability_zone, flavor=flavor,
         image=objects.ImageMeta(id=image_ref) if image_ref else None,
-        num_instances=len(uuids), instance_uuid=uuids[0],
         ignore_hosts=None, retry=None, limits=None, instance_group=group,
         force_hosts=request.forced_host and [request.forced_host],
         force_nodes=request.forced_node and [request.forced_node],
         requested_destination=_destination(request),
         is_bfv=boot is not None and boot.is_root_volume,
         scheduler_hints={name: list(values)
-                         for name, values in request.hints.items()},
-    ).obj_to_primitive()
+                         for name, values in request.hints.items()})
 
 
 def _destination(
@@ -787,19 +797,24 @@ class Retry:
 
     The row stays in cell0 until a conductor takes the request. The request is
     marked, so that a conductor that finds it removes the row.
+
+    :param aliases: names of PCI devices, which flavors ask for
     """
 
     def __init__(
         self, database: session.Database, targets: target.Targets,
-        clock: Clock,
+        clock: Clock, aliases: Aliases,
     ) -> None:
         self._database = database
         self._targets = targets
         self._clock = clock
+        self._aliases = aliases
 
     def run(self, uuid: str) -> None:
         """Build a server again, with the same uuid.
 
+        :raises cellsched.exception.HardwareRequestInvalid: an alias of a PCI
+            device is not defined
         :raises cellsched.exception.InstanceInvalidState: it is not in cell0
         :raises cellsched.exception.InstanceNotFound: it was deleted
         """
@@ -834,8 +849,8 @@ class Retry:
             if build_requests.get(connection, uuid) is not None:
                 raise _refused(uuid, 'BUILD')
             raise exception.InstanceNotFound(uuid=uuid)
-        spec = build_requests.get_spec(connection, uuid)
-        if spec is None:
+        stored = build_requests.get_spec(connection, uuid)
+        if stored is None:
             raise _refused(uuid, 'without its request specification')
         # The mapping is locked, so the row cannot change any more.
         with database.reader() as in_cell0:
@@ -847,11 +862,15 @@ class Retry:
             raise exception.InstanceNotFound(uuid=uuid)
         instance.vm_state, instance.task_state = 'building', 'scheduling'
         try:
-            instance.flavor = (
-                objects.RequestSpec.obj_from_primitive(spec).flavor)
+            spec = objects.RequestSpec.obj_from_primitive(stored)
+            instance.flavor = spec.flavor
         except (*objects.READ_ERRORS, NotImplementedError):
             raise _refused(
                 uuid, 'without a readable request specification') from None
+        if spec.add_hardware(self._aliases):
+            # An earlier release did not form the documents.
+            build_requests.save_spec(
+                connection, uuid, spec.obj_to_primitive(), now)
         build_requests.create(connection, [objects.BuildRequest(
             instance_uuid=uuid, project_id=instance.project_id or '',
             instance=instance, buried=True,

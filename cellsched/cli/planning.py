@@ -26,6 +26,7 @@ from cellsched.cli.deployment import FILTERING
 from cellsched.cli import host_snapshot
 from cellsched.cli import server
 from cellsched import exception
+from cellsched.hardware import aliases
 from cellsched import objects
 from cellsched.objects import base as objects_base
 from cellsched.objects import keys
@@ -139,8 +140,8 @@ def build(
     The options override the fields of the file.
 
     :param count: the number of servers
-    :raises cellsched.exception.InvalidField: an API or a scheduler would
-        reject the request; names the option, or the file and its field
+    :raises cellsched.exception.Invalid: an API or a scheduler would reject the
+        request; names the option, or the file and its field
     """
     context = app.context()
     request = objects.RequestSpec(
@@ -175,6 +176,7 @@ def build(
         request.instance_group = app.deployment.server_group(args.group)
     _check(app, request, count)
     keys.check_request(request, 'plan', 'request')
+    request.add_hardware(aliases.by_name(app.conf.pci.alias))
     return request
 
 

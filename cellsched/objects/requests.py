@@ -8,6 +8,7 @@ import copy
 import functools
 import json
 import operator
+import re
 from typing import Any
 from typing import Final
 
@@ -15,6 +16,8 @@ from oslo_serialization import jsonutils
 from oslo_versionedobjects import fields
 
 from cellsched import exception
+from cellsched.hardware import aliases
+from cellsched.hardware import devices
 from cellsched.hardware import documents
 from cellsched.hardware import fit
 from cellsched.hardware import guest
@@ -76,6 +79,9 @@ _BESIDE_FLAVOR = 'requested_resources', 'request_level_params'
 #: Fields that decide on NUMA cells and PCI devices.
 _OF_HARDWARE = ('numa_topology', 'pci_requests', 'network_metadata', 'flavor',
                 'image')
+
+#: An extra spec that asks for dedicated CPUs, in any group.
+_PCPU = re.compile(f'resources({request_groups.SUFFIX})?:PCPU')
 
 
 @base.Registry.register
@@ -150,11 +156,14 @@ class RequestSpec(base.Object):
         """Return the amounts that one instance needs, by resource class.
 
         A root disk on a volume uses no disk of the host. Swap is given in MB
-        and rounded up to GB. An extra spec ``resources:CLASS`` overrides the
-        amount of its class; zero removes the class.
+        and rounded up to GB. Dedicated CPUs are an amount of PCPU in place of
+        VCPU. An extra spec ``resources:CLASS`` overrides the amount of its
+        class; zero removes the class.
 
         :raises cellsched.exception.InvalidField: an extra spec names an
             unknown class, or its value is no amount
+        :raises cellsched.exception.HardwareRequestInvalid: the flavor and the
+            image contradict each other about CPUs
         """
         flavor = self.flavor
         more = flavor.values_of(('ephemeral_gb', 'swap', 'extra_specs'))
@@ -164,9 +173,97 @@ class RequestSpec(base.Object):
             disk_gb += flavor.root_gb
         requested = {'VCPU': flavor.vcpus, 'MEMORY_MB': flavor.memory_mb,
                      'DISK_GB': disk_gb}
-        if more['extra_specs']:
-            requested.update(resources.requested(more['extra_specs']))
+        specs, properties = more['extra_specs'], self.image_properties()
+        if guest.may_ask(specs or {}, properties):
+            requested.update(guest.cpu_amounts(
+                flavor.vcpus, specs or {}, properties))
+        if specs:
+            if any(_PCPU.fullmatch(name) and amount.strip('0')
+                   for name, amount in specs.items()):
+                # These are the vCPUs of the flavor.
+                del requested['VCPU']
+            requested.update(resources.requested(specs))
         return {name: amount for name, amount in requested.items() if amount}
+
+    def hardware_traits(self) -> dict[str, str]:
+        """Return the traits that policies of CPUs and devices ask for.
+
+        :returns: ``required`` or ``forbidden``, by trait
+        :raises cellsched.exception.HardwareRequestInvalid: the flavor and the
+            image contradict each other
+        """
+        specs, properties = self._named()
+        if not (specs or properties):
+            return {}
+        traits = guest.thread_trait(specs, properties)
+        if aliases.affinity(specs, properties) == devices.SOCKET:
+            traits[aliases.SOCKETS] = 'required'
+        return traits
+
+    def guest_topology(self) -> guest.GuestTopology | None:
+        """Return the NUMA cells of one instance; None if it asks for none.
+
+        A request without ``numa_topology`` has the topology that its flavor
+        and its image ask for.
+
+        :raises cellsched.exception.InvalidField: ``numa_topology`` has another
+            form
+        :raises cellsched.exception.HardwareRequestInvalid: the flavor and the
+            image contradict each other
+        """
+        document = self.get('numa_topology')
+        if document is not None:
+            return documents.guest_topology(document)
+        specs, properties = self._named()
+        return guest.topology(
+            self.flavor.vcpus, self.flavor.memory_mb, specs, properties
+        ) if guest.may_ask(specs, properties) else None
+
+    def device_requests(self) -> tuple[devices.DeviceRequest, ...]:
+        """Return the PCI devices of one instance.
+
+        :raises cellsched.exception.InvalidField: ``pci_requests`` has another
+            form, or lacks the devices that the flavor asks for
+        """
+        found = documents.device_requests(self.get('pci_requests'))
+        if self._named()[0].get(aliases.ALIAS) and not any(
+                each.alias for each in found):
+            raise exception.InvalidField(
+                where='request', field='pci_requests',
+                problem=f'it lacks the devices of {aliases.ALIAS}',
+                expected='the devices that the flavor asks for')
+        return found
+
+    def add_hardware(self, known: aliases.Aliases) -> bool:
+        """Add the topology and the devices that flavor and image ask for.
+
+        Documents that the request has already stay.
+
+        :param known: the configured aliases of devices
+        :returns: whether the request has changed
+        :raises cellsched.exception.HardwareRequestInvalid: the flavor and the
+            image contradict each other, or an alias is not defined
+        :raises cellsched.exception.InvalidField: a document or an extra spec
+            has another form
+        """
+        specs, properties = self._named()
+        topology = self.guest_topology()
+        requested = aliases.requests(known, specs, properties)
+        changes = {}
+        if topology is not None and self.get('numa_topology') is None:
+            changes['numa_topology'] = documents.written_guest(topology)
+        if requested and not documents.device_requests(
+                self.get('pci_requests')):
+            changes['pci_requests'] = documents.written_requests(requested)
+        for name, document in changes.items():
+            setattr(self, name, document)
+        return bool(changes)
+
+    def _named(self) -> tuple[Mapping[str, str], Mapping[str, Any]]:
+        """Return the extra specs and the image properties."""
+        flavor = self.get('flavor')
+        return (flavor.get('extra_specs') or {} if flavor else {},
+                self.image_properties())
 
     def require_of_root(self, trait: str) -> None:
         """Add a trait that the node itself must have, not a child of it."""
@@ -194,21 +291,10 @@ class RequestSpec(base.Object):
         return demand
 
     def _hardware(self) -> fit.Demand | None:
-        flavor = self.get('flavor')
-        specs = flavor.get('extra_specs') or {} if flavor else {}
-        properties = self.image_properties()
-        topology = documents.guest_topology(self.get('numa_topology'))
-        if topology is None and flavor and guest.may_ask(specs, properties):
-            topology = guest.topology(
-                flavor.vcpus, flavor.memory_mb, specs, properties)
-        devices = documents.device_requests(self.get('pci_requests'))
-        if not devices and specs.get('pci_passthrough:alias'):
-            raise exception.InvalidField(
-                where='request', field='pci_requests',
-                expected='the devices of the extra spec pci_passthrough:alias')
-        if topology is None and not devices:
+        topology, requested = self.guest_topology(), self.device_requests()
+        if topology is None and not requested:
             return None
-        return fit.Demand(topology, devices, documents.networks(
+        return fit.Demand(topology, requested, documents.networks(
             self.get('network_metadata')))
 
     def needs_threads(self) -> bool:

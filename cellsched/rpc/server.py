@@ -49,8 +49,9 @@ def as_nova(error: Exception) -> Exception:
     callers do not know. A rejected request, a plug-in failure and an uncertain
     host state become NoValidHost, because callers then roll back.
     """
-    if isinstance(error, (exception.HostStateUncertain, exception.InvalidField,
-                          exception.PluginFailed)):
+    if isinstance(error, (
+            exception.HardwareRequestInvalid, exception.HostStateUncertain,
+            exception.InvalidField, exception.PluginFailed)):
         error = exception.NoValidHost(reason=exception.user_text(error))
     if isinstance(error, exception.NoValidHost):
         # NoValidHost and its subclasses have the same names in Nova.

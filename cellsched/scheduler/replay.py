@@ -58,8 +58,8 @@ _GROUPS: Sequence[tuple[str, Sequence[cfg.Opt] | None, frozenset[str]]] = (
 
 #: Errors that depend on the policy. A failure of the claim store does not.
 _OF_POLICY = frozenset({
-    'HostStateUncertain', 'Invalid', 'InvalidField', 'MaxRetriesExceeded',
-    'NoValidHost', 'PluginFailed'})
+    'HardwareRequestInvalid', 'HostStateUncertain', 'Invalid', 'InvalidField',
+    'MaxRetriesExceeded', 'NoValidHost', 'PluginFailed'})
 
 
 def header_of(

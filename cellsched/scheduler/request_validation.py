@@ -14,6 +14,7 @@ from cellsched.claims import validation as claims_validation
 from cellsched import exception
 from cellsched import objects
 from cellsched.objects import keys
+from cellsched.objects import resources
 
 #: Scheduler hints that are read with any filters enabled.
 _HINTS = frozenset({'group'})
@@ -30,8 +31,8 @@ _OWNERS = ('project_id', 'user_id')
 #: Fields of a request that are checked.
 _CHECKED = (
     'flavor', 'scheduler_hints', 'image', 'num_instances', 'instance_uuid',
-    'migration_uuid', 'instance_group', 'requested_destination', *_OWNERS,
-    *_HOST_LISTS)
+    'migration_uuid', 'instance_group', 'requested_destination',
+    'numa_topology', 'pci_requests', *_OWNERS, *_HOST_LISTS)
 
 #: Required fields of a flavor.
 _REQUIRED = ('vcpus', 'memory_mb', 'root_gb')
@@ -80,15 +81,14 @@ def check(
     :param strictly: whether to refuse all other hints, not only those that
         begin with ``_``
     :raises cellsched.exception.InvalidField: names the field and the limit
+    :raises cellsched.exception.HardwareRequestInvalid: the flavor and the
+        image contradict each other about CPUs
     """
     if not isinstance(spec, objects.RequestSpec):
         raise invalid('spec_obj', 'a RequestSpec')
     most, listed = bounds.names_max, bounds.values_max
     value = spec.values_of(_CHECKED)
     _check_flavor(value['flavor'], most)
-    if not spec.resources():
-        raise invalid('spec_obj.flavor', 'an amount of a resource class',
-                      'the request needs no resources')
     _check_hints(value['scheduler_hints'] or {}, most, hints, strictly)
     image = value['image']
     properties = image.get('properties') if image else None
@@ -96,6 +96,13 @@ def check(
         raise invalid('spec_obj.image.properties',
                       f'at most {most} properties')
     keys.check_request(spec, 'select_destinations', 'spec_obj', hints)
+    if not spec.resources():
+        raise invalid('spec_obj.flavor', 'an amount of a resource class',
+                      'the request needs no resources')
+    if value['numa_topology'] is not None:
+        spec.guest_topology()
+    if value['pci_requests'] is not None:
+        spec.device_requests()
     count = 1 if value['num_instances'] is None else value['num_instances']
     if not 1 <= count <= _AMOUNT_MAX:
         raise invalid('spec_obj.num_instances',
@@ -160,6 +167,7 @@ def _check_flavor(flavor: objects.Flavor | None, most: int) -> None:
     if len(extra_specs or ()) > most:
         raise invalid('spec_obj.flavor.extra_specs',
                       f'at most {most} extra specs')
+    resources.requested(extra_specs)
 
 
 def _check_hints(

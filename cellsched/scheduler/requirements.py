@@ -21,6 +21,7 @@ from oslo_utils import strutils
 
 from cellsched.context import RequestContext
 from cellsched import exception
+from cellsched.hardware import aliases
 from cellsched.network.base import NetworkAPI
 from cellsched import objects
 from cellsched.objects import base
@@ -130,7 +131,7 @@ def _has_groups(request: objects.RequestSpec) -> bool:
 def _is_near_devices(value: Any, request: objects.RequestSpec) -> bool:
     return value == 'socket' or value == 'required' and bool(
         part(request.get('pci_requests'), 'requests')
-        or extra_spec(request, 'pci_passthrough:alias'))
+        or extra_spec(request, aliases.ALIAS))
 
 
 def _has_network(value: Any, request: objects.RequestSpec) -> bool:
@@ -225,7 +226,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     _of_flavor('hw:emulator_threads_policy', 'a CPU for emulator threads',
                _is('isolate')),
     *_of_both('mem_page_size', 'memory pages of a size', _GIVEN),
-    _of_flavor('pci_passthrough:alias', _PCI, _GIVEN),
+    _of_flavor(aliases.ALIAS, _PCI, _GIVEN),
     *_of_both('pci_numa_affinity_policy', 'PCI devices near its CPUs',
               _NEAR),
     Requirement('pci_requests', _PCI, Condition(
@@ -413,23 +414,29 @@ class UnsupportedRequirements:
         return list(self._names(request))
 
     def _names(self, request: objects.RequestSpec) -> Iterator[str]:
+        named = set[str]()
         specs = request.flavor.get('extra_specs')
         for name, value in specs.items() if specs else ():
             each = self._unread(EXTRA_SPEC, name)
             if each is not None and each.when.holds(value, request):
+                named.add(each.what)
                 yield _unsupported('flavor extra spec', name, each)
         image = request.get('image')
         given = image.get('properties') if image is not None else None
         for name, value in given.items() if given is not None else ():
             each = self._unread(PROPERTY, name)
             if each is not None and each.when.holds(value, request):
+                named.add(each.what)
                 yield _unsupported('image property', name, each)
+        # The API forms some fields from the flavor and the image, so a field
+        # that asks for the same is not named again.
         values = request.values_of(self._fields)
         for field, value in values.items():
             found = self._fields[field]
             for inner, each in found if value is not None else ():
                 inside = part(value, inner) if inner else value
-                if each.when.holds(inside, request):
+                if each.what not in named and each.when.holds(
+                        inside, request):
                     yield _unsupported('request field', each.name, each)
 
     def _find(self, kind: str, name: str) -> Requirement | None:

@@ -12,6 +12,7 @@ from cellsched.api import authorization
 from cellsched.api import validation
 from cellsched.conf import api as api_conf
 from cellsched.db import api as api_schema
+from cellsched.hardware import aliases
 from cellsched.listing.servers import ListingPolicy
 from cellsched.listing.servers import ServerListing
 from cellsched.rpc.client import BackgroundSender
@@ -136,7 +137,8 @@ class API:
             self._listing, lambda: self._conductor, lambda: self._compute,
             parts.claims, parts.clock, parts.quotas, bounds, parts.new_uuid,
             parts.reached, conf.host, conf.service_down_time,
-            conf.default_schedule_zone or None)
+            conf.default_schedule_zone or None,
+            aliases.by_name(conf.pci.alias))
 
     @functools.cached_property
     def services(self) -> 'Services':

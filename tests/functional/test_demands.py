@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Requirements are met, or refused by name."""
 
+from cellsched.db.api import build_requests
 from cellsched.db.api import flavors
 from cellsched import exception
 from cellsched import objects
@@ -16,14 +17,14 @@ class DemandCase(base.TestCase):
     def start(self, **options):
         self.deploy(CELLS, scheduler=options)
 
-    def flavor(self, **extra_specs):
+    def flavor(self, vcpus=1, **extra_specs):
         """Add a flavor with these extra specs; return its name."""
         specs = {name.replace('__', ':'): value
                  for name, value in extra_specs.items()}
         parts = self.world.api.parts
         with parts.database.writer() as connection:
             flavors.create(connection, objects.Flavor(
-                name='asking', flavorid='asking', vcpus=1, memory_mb=512,
+                name='asking', flavorid='asking', vcpus=vcpus, memory_mb=512,
                 root_gb=1, ephemeral_gb=0, swap=0, extra_specs=specs),
                 parts.clock.now())
         return 'asking'
@@ -48,7 +49,8 @@ class TestDemands(DemandCase):
         self.assertEqual(('ERROR', 'cell0'), (found.status, found.cell))
         self.assertIn(
             'No enabled stage reads what is asked for: flavor extra spec '
-            'hw:cpu_policy (dedicated CPUs).', found.reason)
+            'hw:cpu_policy (dedicated CPUs), request field numa_topology (a '
+            'NUMA topology).', found.reason)
         self.assertEqual([], self.held(found.uuid))
 
     def test_build_with_supported_requirements_is_built(self):
@@ -63,10 +65,18 @@ class TestDemands(DemandCase):
     def test_unmet_demands_are_built_if_ignored(self):
         self.start(unmet_demands='ignore')
 
-        [found] = self.built(flavor=self.flavor(hw__cpu_policy='dedicated'))
+        [found] = self.built(flavor=self.flavor(vcpus=2, hw__numa_nodes='2'))
 
         self.assertEqual('ACTIVE', found.status)
-        self.assertIn('hw:cpu_policy (dedicated CPUs)', self.logs.output)
+        self.assertIn('hw:numa_nodes (a NUMA topology)', self.logs.output)
+        # The request has the topology, as Nova's API would store it.
+        with self.world.api.parts.database.reader() as connection:
+            spec = build_requests.read_spec(connection, found.uuid)
+        self.assertEqual('InstanceNUMATopology',
+                         spec.numa_topology['nova_object.name'])
+        self.assertEqual([({0}, 256), ({1}, 256)], [
+            (each.cpus, each.memory_mb)
+            for each in spec.guest_topology().cells])
 
 
 class TestHints(DemandCase):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The embedded conductor: its options, its parts, and what it closes."""
 
+import json
 import threading
 import uuid
 
@@ -254,6 +255,28 @@ class TestAccept(EmbeddedTestCase):
         mapping = self.conductor.mappings.instances([one])[one]
         self.assertIsNone(mapping.cell_mapping)
         self.assertEqual('orchestra', mapping.project_id)
+
+    def test_request_is_completed_from_its_flavor(self):
+        self.conductor = self.make(pci={'alias': [json.dumps({
+            'name': 'gpu', 'vendor_id': '10de', 'product_id': '1db4'})]})
+        one, asked = str(uuid.uuid4()), spec()
+        asked.flavor.extra_specs = {
+            'hw:numa_nodes': '2', 'pci_passthrough:alias': 'gpu:1'}
+
+        accepted = [self.conductor.accept(USER, {one: 'cello'}, asked)
+                    for _ in range(2)]
+
+        self.assertEqual([[one], []], accepted)
+        self.assertFalse(asked.obj_attr_is_set('numa_topology'))
+        with self.conductor.parts.database.reader() as connection:
+            stored = build_requests.read_spec(connection, one)
+        self.assertEqual(2, len(stored.guest_topology().cells))
+        self.assertEqual('gpu', stored.device_requests()[0].alias)
+        asked.flavor.extra_specs = {'pci_passthrough:alias': 'tpu:1'}
+        error = self.assertRaises(
+            exception.HardwareRequestInvalid, self.conductor.accept, USER,
+            {str(uuid.uuid4()): 'oboe'}, asked)
+        self.assertEqual('PciRequestAliasNotDefined', error.error)
 
     def test_accepted_batch_is_stored_as_requested(self):
         uuids = sorted(str(uuid.uuid4()) for _ in range(3))

@@ -503,7 +503,8 @@ def _run_step(step: Step, group: Sequence[_BatchProgress]) -> None:
 
 def _fail(step: Step, builds: Sequence[Build], exc: Exception) -> None:
     uuids = exception.name_some(build.uuid for build in builds)
-    if isinstance(exc, exception.InvalidField):
+    if isinstance(exc, (
+            exception.HardwareRequestInvalid, exception.InvalidField)):
         # An error of the request, not of this service.
         LOG.info('Step %s refused instances %s: %s', step.name, uuids,
                  exc.format_message())

@@ -65,8 +65,9 @@ class Traits(RequiredTraits):
     """Reject hosts without a required trait or with a forbidden one.
 
     The flavor's extra specs and the image's properties name them:
-    ``trait:NAME`` is ``required`` or ``forbidden``. Services can add traits in
-    ``root_required`` and ``root_forbidden``.
+    ``trait:NAME`` is ``required`` or ``forbidden``. A policy for CPU threads
+    and the affinity of PCI devices to sockets ask for traits, too. Services
+    can add traits in ``root_required`` and ``root_forbidden``.
     """
 
     reason = 'lacks a required trait'
@@ -224,10 +225,14 @@ def refuse(
 
 
 def _of_flavor(request: objects.RequestSpec, value: str) -> set[str]:
-    """Return the traits that have this value in the flavor."""
+    """Return the traits that have this value in the flavor or by a policy."""
     specs = request.flavor.get('extra_specs') or {}
-    return {key.removeprefix(TRAIT) for key, given in specs.items()
-            if given == value and key.startswith(TRAIT)} if specs else set()
+    found = {key.removeprefix(TRAIT) for key, given in specs.items()
+             if given == value and key.startswith(TRAIT)} if specs else set()
+    of_policies = request.hardware_traits()
+    return found.union(
+        trait for trait, kind in of_policies.items() if kind == value
+    ) if of_policies else found
 
 
 def _texts(field: str, value: Any) -> set[str]:

@@ -284,7 +284,7 @@ def _demand(request: objects.RequestSpec) -> dict[str, Any]:
     """Return the requested resources, if they are valid."""
     try:
         return {'resources': request.resources(), 'groups': _groups(request)}
-    except exception.InvalidField as exc:
+    except exception.Invalid as exc:
         # A scheduler of another package may still accept the request.
         return {'resources': {}, 'groups': [],
                 'problem': _text(exc.format_message())}

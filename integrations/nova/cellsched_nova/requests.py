@@ -65,7 +65,7 @@ def beyond_columns(
         if request.group_demand() is not request_groups.NO_GROUPS:
             why.append('groups of the flavor')
         shared = sorted(non_host_classes & request.resources().keys())
-    except exception.InvalidField as exc:
+    except exception.Invalid as exc:
         return [*why, str(exc)]
     if shared:
         why.append(f'{", ".join(shared)} of child or sharing providers')

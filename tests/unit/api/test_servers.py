@@ -23,6 +23,7 @@ from cellsched.claims import base as claims_base
 from cellsched.claims import memory
 from cellsched import context
 from cellsched.db.api import build_requests
+from cellsched.db.api import flavors as flavor_rows
 from cellsched.db.api import instance_mappings
 from cellsched.db.api import models
 from cellsched.db.cell import instance_children
@@ -31,6 +32,7 @@ from cellsched.db.cell import models as cell_models
 from cellsched.db.cell import on_host
 from cellsched.db.cell import services
 from cellsched import exception
+from cellsched.hardware import aliases
 from cellsched.listing import servers as listing
 from cellsched import objects
 from cellsched.quota import noop
@@ -80,11 +82,16 @@ class ServersTestCase(base.TestCase):
             self.clock,
             noop.NoopQuotaDriver(projects.options(), self.clock),
             validation.ServerBounds(
-                10, 5, lambda: frozenset({'different_host'})))
+                10, 5, lambda: frozenset({'different_host'})),
+            aliases=self.aliases())
         flavors.Flavors(
             authorization.LocalOperator(), self.database, self.clock
         ).create(
             context.admin(), 'small', 2, 512, 10, 3, 100, 'f1')
+
+    def aliases(self):
+        """Return the aliases of PCI devices."""
+        return {}
 
     def create(self, name='web', flavor='small', **wishes):
         return self.servers.create(self.context, name, flavor, **wishes)
@@ -751,6 +758,155 @@ class TestRevision(ServersTestCase):
 
 DISK = {'source_type': 'volume', 'destination_type': 'volume',
         'volume_id': 'v'}
+
+
+#: Errors, their texts, and extra specs of a flavor of 2 vCPUs and 512 MB.
+REFUSALS = (
+    ('InvalidNUMANodesNumber', "The property 'numa_nodes' cannot "
+     "be 'two'. It must be a number greater than 0",
+     {'hw:numa_nodes': 'two'}),
+    ('ImageNUMATopologyAsymmetric', 'Instance CPUs and/or memory '
+     'cannot be evenly distributed across instance NUMA nodes.',
+     {'hw:numa_nodes': '3'}),
+    ('ImageNUMATopologyIncomplete', 'CPU and memory allocation '
+     'must be provided for all NUMA nodes',
+     {'hw:numa_nodes': '2', 'hw:numa_cpus.0': '0'}),
+    ('ImageNUMATopologyCPUOutOfRange',
+     'CPU number 2 is larger than max 1',
+     {'hw:numa_nodes': '1', 'hw:numa_cpus.0': '0-2',
+      'hw:numa_mem.0': '512'}),
+    ('ImageNUMATopologyCPUDuplicates',
+     'CPU number 1 is assigned to two nodes',
+     {'hw:numa_nodes': '2', 'hw:numa_cpus.0': '0-1',
+      'hw:numa_cpus.1': '1', 'hw:numa_mem.0': '256',
+      'hw:numa_mem.1': '256'}),
+    ('ImageNUMATopologyCPUsUnassigned',
+     'is not assigned to any node',
+     {'hw:numa_nodes': '1', 'hw:numa_cpus.0': '0',
+      'hw:numa_mem.0': '512'}),
+    ('ImageNUMATopologyMemoryOutOfRange',
+     '511 MB of memory assigned, but expected 512 MB',
+     {'hw:numa_nodes': '1', 'hw:numa_cpus.0': '0-1',
+      'hw:numa_mem.0': '511'}),
+    ('InvalidCPUAllocationPolicy',
+     "CPU policy requested from 'flavor extra specs' is invalid",
+     {'hw:cpu_policy': 'pinned'}),
+    ('InvalidCPUThreadAllocationPolicy',
+     "CPU thread policy requested from 'flavor extra specs'",
+     {'hw:cpu_thread_policy': 'alone'}),
+    ('CPUThreadPolicyConfigurationInvalid', 'Cannot set cpu '
+     'thread pinning policy in a non dedicated cpu pinning policy',
+     {'hw:cpu_thread_policy': 'require'}),
+    ('InvalidMixedInstanceDedicatedMask', 'Mixed instance must '
+     'have at least 1 pinned vCPU',
+     {'hw:cpu_policy': 'mixed', 'hw:cpu_dedicated_mask': '0-1'}),
+    ('RequiredMixedInstancePolicy', "Cannot specify "
+     "'hw:cpu_dedicated_mask' without the 'mixed' policy.",
+     {'hw:cpu_dedicated_mask': '0'}),
+    ('RequiredMixedOrRealtimeCPUMask', 'Dedicated CPU set can be '
+     'specified from either', {'hw:cpu_policy': 'mixed'}),
+    ('RealtimeConfigurationInvalid', 'Cannot set realtime policy '
+     'in a non dedicated cpu pinning policy',
+     {'hw:cpu_realtime': 'yes', 'hw:cpu_realtime_mask': '^0'}),
+    ('RealtimeMaskNotFoundOrInvalid', 'Use of realtime CPUs '
+     'requires', {'hw:cpu_policy': 'dedicated',
+                  'hw:cpu_realtime': 'yes'}),
+    ('InvalidEmulatorThreadsPolicy', 'CPU emulator threads option '
+     'requested is invalid', {'hw:emulator_threads_policy': 'x'}),
+    ('BadRequirementEmulatorThreadsPolicy', 'An isolated CPU '
+     'emulator threads option requires a dedicated CPU policy',
+     {'hw:emulator_threads_policy': 'isolate'}),
+    ('MemoryPageSizeInvalid', "Invalid memory page size 'huge'",
+     {'hw:mem_page_size': 'huge'}),
+    ('LockMemoryForbidden', 'locked_memory value in image or '
+     'flavor is forbidden', {'hw:locked_memory': 'true'}),
+    ('InvalidRequest', 'It is not possible to use the '
+     "'resources:VCPU' or", {'hw:cpu_policy': 'shared',
+                             'resources:VCPU': '2'}),
+    ('InvalidRequest', 'There is a mismatch between the number '
+     'of PCPUs', {'resources:PCPU': '1'}),
+    ('InvalidPCINUMAAffinity', 'Invalid PCI NUMA affinity '
+     'configured: near', {'hw:pci_numa_affinity_policy': 'near'}),
+    ('PciRequestAliasNotDefined', 'PCI alias tpu is not defined',
+     {'pci_passthrough:alias': 'gpu:1,tpu:1'}))
+
+
+class TestHardware(ServersTestCase):
+    """Flavors that ask for cells, dedicated CPUs and devices."""
+
+    def setUp(self):
+        super().setUp()
+        self.flavors = flavors.Flavors(
+            authorization.LocalOperator(), self.database, self.clock)
+
+    def aliases(self):
+        return aliases.by_name([
+            '{"name": "gpu", "vendor_id": "10de", "product_id": "1db4"}'])
+
+    def ask(self, **specs):
+        """Set the extra specs of the flavor."""
+        present = self.flavors.get(context.admin(), 'small').extra_specs
+        # Another program may have stored them, so their keys are not checked.
+        self.write(
+            self.database, flavor_rows.set_extra_specs, 1,
+            {**dict.fromkeys(present), **specs}, samples.NOW)
+
+    def spec(self, uuid):
+        return self.read(self.database, build_requests.read_spec, uuid)
+
+    def test_documents_are_stored_with_each_request(self):
+        self.ask(**{'hw:numa_nodes': '2', 'hw:cpu_policy': 'dedicated',
+                    'pci_passthrough:alias': 'gpu:1'})
+
+        for uuid in self.create(max_count=2):
+            spec = self.spec(uuid)
+            self.assertEqual(
+                ([{0}, {1}], 'dedicated', 256),
+                ([each.pcpus for each in spec.guest_topology().cells],
+                 spec.guest_topology().cells[0].policy,
+                 spec.guest_topology().cells[1].memory_mb))
+            [gpu] = spec.device_requests()
+            self.assertEqual(('gpu', 1), (gpu.alias, gpu.count))
+            self.assertEqual(
+                {'PCPU': 2, 'MEMORY_MB': 512, 'DISK_GB': 14},
+                spec.resources())
+
+    def test_plain_request_has_no_document(self):
+        [uuid] = self.create()
+
+        spec = self.spec(uuid)
+        for name in 'numa_topology', 'pci_requests':
+            self.assertFalse(spec.obj_attr_is_set(name))
+
+    def test_impossible_request_is_refused_before_a_write(self):
+        before = self.written()
+        for error, text, specs in REFUSALS:
+            with self.subTest(error):
+                self.ask(**specs)
+                refusal = self.assertRaises(
+                    exception.HardwareRequestInvalid, self.create)
+                self.assertEqual(error, refusal.error)
+                self.assertIn(text, str(refusal))
+        self.ask(**{'pci_passthrough:alias': 'gpu'})
+        error = self.assertRaises(exception.InvalidField, self.create)
+        self.assertEqual('extra_specs.pci_passthrough:alias', error.field)
+        self.assertEqual(before, self.written())
+
+    def test_retry_completes_the_request_of_an_earlier_release(self):
+        [uuid] = self.create()
+        stored = self.spec(uuid)
+        stored.flavor.extra_specs = {
+            'hw:numa_nodes': '2', 'pci_passthrough:alias': 'gpu:1'}
+        self.write(self.database, build_requests.save_spec, uuid,
+                   stored.obj_to_primitive(), samples.NOW)
+        self.put(uuid, self.cells.cell0(), vm_state='error')
+
+        self.servers.retry(self.context, uuid)
+
+        spec = self.spec(uuid)
+        self.assertEqual(2, len(spec.numa_topology[
+            'nova_object.data']['cells']))
+        self.assertEqual('gpu', spec.device_requests()[0].alias)
 
 
 class TestRetry(ServersTestCase):

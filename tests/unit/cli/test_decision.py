@@ -221,18 +221,28 @@ class TestPlan(PlanTestCase):
             ('p', 0), (ran.data['request']['project_id'], ran.code))
 
     def test_unmet_demand_exits_with_2_and_its_name(self):
-        ran = self.plan('--extra-spec', 'hw:numa_nodes=2')
+        ran = self.plan('--extra-spec', 'hw:numa_nodes=1')
 
         self.assertEqual(2, ran.code)
         self.assertIn('No host: No enabled stage reads what is asked for: '
                       'flavor extra spec hw:numa_nodes (a NUMA topology).',
                       ran.out)
 
+    def test_devices_are_read_from_the_configured_aliases(self):
+        self.write('api.conf', pci={'alias': json.dumps({
+            'name': 'gpu', 'vendor_id': '10de', 'product_id': '1db4'})})
+
+        ran = self.plan('--extra-spec', 'pci_passthrough:alias=gpu:1')
+
+        self.assertEqual(2, ran.code)
+        self.assertIn('flavor extra spec pci_passthrough:alias (PCI '
+                      'devices).', ran.out)
+
     def test_demands_and_hints_are_ignored_if_configured(self):
         self.write('api.conf', scheduler={
             'unmet_demands': 'ignore', 'unknown_hints': 'ignore'})
 
-        ran = self.plan('--extra-spec', 'hw:numa_nodes=2', '--hint',
+        ran = self.plan('--extra-spec', 'hw:numa_nodes=1', '--hint',
                         'color=red')
 
         self.assertEqual(0, ran.code)
@@ -255,6 +265,11 @@ class TestBadPlan(PlanTestCase):
                 (['--disk', -1], '--disk'),
                 (['--ram', 10 ** 12], '--ram'),
                 (['--group', 'g'], '--group', '--snapshot'),
+                (['--extra-spec', 'hw:numa_nodes=2'], 'evenly distributed'),
+                (['--image-property', 'hw_mem_page_size=large'],
+                 "forbidden against '<empty>'"),
+                (['--extra-spec', 'pci_passthrough:alias=gpu:1'],
+                 'PCI alias gpu is not defined'),
                 (['--flavor', 'x'], '--flavor')):
             self.assertEnds(1, self.plan(*argv), *texts)
         self.assertEnds(1, self.plan(size=()), '--vcpus')

@@ -5,7 +5,9 @@ import copy
 import json
 
 from cellsched import exception
+from cellsched.hardware import aliases
 from cellsched import objects
+from cellsched.testing import builders
 from tests.unit import base
 from tests.unit.db import samples
 from tests.unit.objects import wire
@@ -94,12 +96,143 @@ class TestRequestSpec(base.TestCase):
         self.assertEqual({'VCPU': 1, 'MEMORY_MB': 512},
                          self.resources(True, root_gb=10))
 
+    def test_dedicated_cpus_replace_vcpus(self):
+        for specs, cpus in (
+                ({'hw:cpu_policy': 'shared'}, {'VCPU': 4}),
+                ({'hw:cpu_policy': 'dedicated'}, {'PCPU': 4}),
+                ({'hw:cpu_policy': 'dedicated',
+                  'hw:emulator_threads_policy': 'isolate'}, {'PCPU': 5}),
+                ({'hw:cpu_policy': 'mixed', 'hw:cpu_dedicated_mask': '2-3',
+                  'hw:emulator_threads_policy': 'isolate'},
+                 {'VCPU': 2, 'PCPU': 3}),
+                ({'resources:PCPU': '4'}, {'PCPU': 4}),
+                ({'resources1:PCPU': '4'}, {}),
+                ({'resources:PCPU': '0'}, {'VCPU': 4}),
+                ({'resources1:VGPU': '1'}, {'VCPU': 4})):
+            self.assertEqual(
+                {**cpus, 'MEMORY_MB': 512, 'DISK_GB': 10},
+                self.resources(vcpus=4, memory_mb=512, root_gb=10,
+                               extra_specs=specs), specs)
+
+    def test_image_asks_for_dedicated_cpus(self):
+        self.assertEqual({'PCPU': 1, 'MEMORY_MB': 512, 'DISK_GB': 1},
+                         builders.request(image={
+                             'hw_cpu_policy': 'dedicated'}).resources())
+
     def test_flavor_with_the_fields_needed_is_enough(self):
         flavor = objects.Flavor(vcpus=1, memory_mb=512, root_gb=10)
 
         self.assertEqual(
             {'VCPU': 1, 'MEMORY_MB': 512, 'DISK_GB': 10},
             objects.RequestSpec(flavor=flavor).resources())
+
+
+GPUS = aliases.by_name([
+    '{"name": "gpu", "vendor_id": "10de", "product_id": "1db4"}'])
+
+
+def cells(topology):
+    return [(sorted(each.cpus | each.pcpus), each.memory_mb)
+            for each in topology.cells] if topology else None
+
+
+class TestHardware(base.TestCase):
+
+    def test_traits_of_policies(self):
+        for image, specs, traits in (
+                ({}, {}, {}), ({'os_type': 'linux'}, {'quota:vif': '1'}, {}),
+                ({}, {'hw:cpu_thread_policy': 'isolate'},
+                 {'HW_CPU_HYPERTHREADING': 'forbidden'}),
+                ({'hw_cpu_thread_policy': 'require',
+                  'hw_pci_numa_affinity_policy': 'socket'}, {},
+                 {'HW_CPU_HYPERTHREADING': 'required',
+                  'COMPUTE_SOCKET_PCI_NUMA_AFFINITY': 'required'}),
+                ({}, {'hw:pci_numa_affinity_policy': 'required'}, {})):
+            self.assertEqual(traits, builders.request(
+                image=image, extra_specs=specs).hardware_traits())
+
+    def test_documents_follow_the_flavor_and_the_image(self):
+        request = builders.request(
+            vcpus=4, extra_specs={'pci_passthrough:alias': 'gpu:2'},
+            image={'hw_numa_nodes': 2})
+
+        self.assertTrue(request.add_hardware(GPUS))
+
+        read = objects.RequestSpec.obj_from_primitive(
+            json.loads(json.dumps(request.obj_to_primitive())))
+        self.assertEqual([([0, 1], 256), ([2, 3], 256)],
+                         cells(read.guest_topology()))
+        [gpus] = read.device_requests()
+        self.assertEqual(('gpu', 2, 'legacy'),
+                         (gpus.alias, gpus.count, gpus.affinity))
+        self.assertEqual('InstanceNUMATopology',
+                         read.numa_topology['nova_object.name'])
+        self.assertFalse(read.add_hardware(GPUS))
+
+    def test_plain_request_has_no_documents(self):
+        request = builders.request(
+            image={'os_type': 'linux'}, extra_specs={'quota:vif_limit': '1'})
+
+        self.assertFalse(request.add_hardware(GPUS))
+
+        for name in 'numa_topology', 'pci_requests':
+            self.assertFalse(request.obj_attr_is_set(name))
+        self.assertIsNone(request.guest_topology())
+        self.assertEqual((), request.device_requests())
+
+    def test_present_documents_stay(self):
+        topology = {'cells': [{'id': 0, 'cpuset': [0], 'memory': 64}]}
+        devices = [{'count': 1, 'spec': [], 'alias_name': 'card'}]
+        request = builders.request(
+            numa_topology=topology, pci_requests=devices, extra_specs={
+                'hw:numa_nodes': '1', 'pci_passthrough:alias': 'gpu:1'})
+
+        self.assertFalse(request.add_hardware(GPUS))
+
+        self.assertEqual((topology, devices),
+                         (request.numa_topology, request.pci_requests))
+        self.assertEqual([([0], 64)], cells(request.guest_topology()))
+
+    def test_topology_of_a_request_without_the_document(self):
+        for numa_topology in {}, {'numa_topology': None}:
+            self.assertEqual([([0], 512)], cells(builders.request(
+                extra_specs={'resources:PCPU': '1'},
+                **numa_topology).guest_topology()))
+
+    def test_missing_devices_of_the_flavor_are_refused(self):
+        for devices in ({}, {'pci_requests': None},
+                        {'pci_requests': {'requests': [
+                            {'count': 1, 'spec': [], 'alias_name': None}]}}):
+            error = self.assertRaises(
+                exception.InvalidField, builders.request(extra_specs={
+                    'pci_passthrough:alias': 'gpu:1'},
+                    **devices).device_requests)
+            self.assertEqual('pci_requests', error.field)
+
+    def test_invalid_request_gets_no_document(self):
+        request = builders.request(extra_specs={
+            'hw:numa_nodes': '1', 'pci_passthrough:alias': 'tpu:1'})
+
+        self.assertRaises(
+            exception.HardwareRequestInvalid, request.add_hardware, GPUS)
+
+        self.assertFalse(request.obj_attr_is_set('numa_topology'))
+
+    def test_request_of_each_version_is_read(self):
+        topology = wire.as_sent('InstanceNUMATopology', '1.3', cells=[
+            wire.as_sent('InstanceNUMACell', '1.4', id=0, cpuset=[0, 1],
+                         memory=64, cpu_policy='dedicated')])
+        for minor in range(16):
+            request = objects.RequestSpec.obj_from_primitive({
+                'nova_object.name': 'RequestSpec',
+                'nova_object.namespace': 'nova',
+                'nova_object.version': f'1.{minor}',
+                'nova_object.data': {
+                    'numa_topology': topology, 'pci_requests': {
+                        'nova_object.name': 'InstancePCIRequests',
+                        'nova_object.data': {'requests': []}}}})
+            self.assertEqual(
+                [([0, 1], 64)], cells(request.guest_topology()))
 
 
 class TestSchedulerLimits(base.TestCase):

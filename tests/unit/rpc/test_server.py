@@ -773,6 +773,9 @@ class TestRemoteErrors(base.RPCTestCase):
                 (no_host(), 'nova', 'cellsched.exception', 'NoValidHost'),
                 (no_host(), 'cellsched', 'nova.exception', 'NoValidHost'),
                 (wrong_field(), 'nova', 'x', 'NoValidHost'),
+                (exception.HardwareRequestInvalid(
+                    error='Invalid', problem='CPU x'), 'nova', 'x',
+                 'NoValidHost'),
                 (wrong_field(), 'cellsched', 'x', 'InvalidField')):
             got = self.answer(error, form, allowed)
 

@@ -45,7 +45,7 @@ ASKING = {
         'capabilities:a:b': 'x'}},
     'flavor.extra_specs.ssd': {'extra_specs': {'ssd': 'x'}},
     'image.properties.hw_numa_nodes': {'image': {'hw_numa_nodes': 2}},
-    'numa_topology': {'numa_topology': {'cells': []}},
+    'requested_resources': {'requested_resources': [{}]},
     'request_level_params.root_required': {'request_level_params': {
         'nova_object.data': {'root_required': ['X']}}},
     'ignore_hosts': {'ignore_hosts': ['a']},
@@ -120,6 +120,48 @@ class TestUnread(base.TestCase):
                 (0, networks),
                 (2, {**networks, 'numa_topology': {'cells': [1]}})):
             self.assertEqual(asked, len(unread(**wishes)), wishes)
+
+    def test_document_of_a_named_demand_is_not_listed_again(self):
+        topology = {'numa_topology': {'cells': [1]}}
+        nodes = {**topology, 'extra_specs': {'hw:numa_nodes': '1'}}
+        devices = {'pci_requests': {'requests': [{}]}}
+        for names, reads, wishes in (
+                (['numa_topology'], [], topology),
+                (['hw:numa_nodes'], [], nodes),
+                (['hw_numa_nodes'], [], {
+                    **topology, 'image': {'hw_numa_nodes': 1}}),
+                (['numa_topology'], ['flavor.extra_specs.hw:*'], nodes),
+                (['hw:cpu_policy', 'numa_topology'], [], {
+                    **topology, 'extra_specs': {'hw:cpu_policy': 'mixed'}}),
+                (['pci_requests'], [], devices),
+                (['pci_passthrough:alias'], [], {
+                    **devices, 'extra_specs': {
+                        'pci_passthrough:alias': 'a:1'}})):
+            self.assertEqual(names, [
+                line.partition(' (')[0].split()[-1]
+                for line in unread(*reads, **wishes)])
+
+    def test_names_of_cells_and_devices(self):
+        named = set()
+        for each in requirements.REQUIREMENTS:
+            if each.what in (
+                    'a NUMA topology', 'dedicated CPUs', 'realtime CPUs',
+                    'a policy of CPU threads', 'a CPU for emulator threads',
+                    'memory pages of a size', 'NUMA cells near its networks',
+                    'PCI devices', 'PCI devices near its CPUs'):
+                named.add(each.name)
+        both = ('numa_nodes', 'numa_cpus.*', 'numa_mem.*', 'cpu_policy',
+                'cpu_thread_policy', 'cpu_realtime_mask', 'mem_page_size',
+                'pci_numa_affinity_policy')
+
+        self.assertEqual({
+            *(f'flavor.extra_specs.hw:{name}' for name in (
+                *both, 'cpu_dedicated_mask', 'cpu_realtime',
+                'emulator_threads_policy')),
+            *(f'image.properties.hw_{name}' for name in (
+                *both, 'numa_cpus', 'numa_mem')),
+            'flavor.extra_specs.pci_passthrough:alias', 'numa_topology',
+            'network_metadata', 'pci_requests'}, named)
 
     def test_reading_unscoped_extra_specs_reads_only_unscoped(self):
         self.assertEqual(1, len(unread(requirements.UNSCOPED, extra_specs={

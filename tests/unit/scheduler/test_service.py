@@ -187,6 +187,20 @@ class TestDemands(services.SchedulerTestCase):
             self.assertIn(f' {name} (', str(error))
         self.assertEqual([], self.driver.asked)
 
+    def test_unreadable_documents_are_refused_by_their_field(self):
+        for field, value in (
+                ('numa_topology', {'cells': [5]}), ('numa_topology', 'x'),
+                ('pci_requests', {'requests': [{'count': 'many'}]})):
+            error = self.assertRaises(
+                exception.InvalidField, self.select,
+                builders.request(**{field: value}))
+            self.assertEqual(field, error.field)
+        self.assertRaises(
+            exception.HardwareRequestInvalid, self.select, builders.request(
+                extra_specs={'hw:cpu_policy': 'shared'},
+                image={'hw_cpu_policy': 'dedicated'}))
+        self.assertEqual([], self.driver.asked)
+
     def test_demand_read_by_the_driver_is_passed_on(self):
         self.select(builders.request(extra_specs={'hw:numa_nodes': '1'}))
 

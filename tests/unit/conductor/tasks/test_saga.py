@@ -159,6 +159,16 @@ class TestRun(base.TestCase):
                          str(self.a.reason))
         self.assertNotIn('Traceback', self.logs.output)
 
+    def test_impossible_request_fails_without_a_traceback(self):
+        def refuse(builds):
+            raise exception.HardwareRequestInvalid(
+                error='InvalidRequest', problem='2 CPUs are missing')
+
+        self.run_steps(self.step('1', refuse))
+
+        self.assertEqual('2 CPUs are missing', str(self.a.reason))
+        self.assertNotIn('Traceback', self.logs.output)
+
     def test_exception_does_not_hide_an_earlier_failure(self):
         first = Failure('first')
 

@@ -53,6 +53,21 @@ class TestTraits(prefiltering.PrefilterTestCase):
             self.assertEqual(left, self.kept_rows(
                 fields={'request_level_params': params}))
 
+    def test_policies_of_cpus_and_devices_require_traits(self):
+        hosts = builders.hosts(traits=[
+            frozenset({'HW_CPU_HYPERTHREADING'}),
+            frozenset({'COMPUTE_SOCKET_PCI_NUMA_AFFINITY'}), frozenset()])
+        for key, value, rows in (
+                ('cpu_thread_policy', 'require', [0]),
+                ('cpu_thread_policy', 'isolate', [1, 2]),
+                ('cpu_thread_policy', 'prefer', [0, 1, 2]),
+                ('pci_numa_affinity_policy', 'socket', [1]),
+                ('pci_numa_affinity_policy', 'required', [0, 1, 2])):
+            for request in (
+                    builders.request(extra_specs={f'hw:{key}': value}),
+                    builders.request(image={f'hw_{key}': value})):
+                self.assertEqual(rows, self.kept(hosts, request)[0], value)
+
     def test_invalid_list_of_traits_is_refused(self):
         stage = self.stage(required_traits.Traits)
         for bad in ('GPU', [1], {'GPU': 1}):
