@@ -16,17 +16,16 @@ from cellsched.clock import Clock
 from cellsched.context import RequestContext
 from cellsched import exception
 from cellsched.notify.payloads import instance as payloads
+from cellsched.notify.payloads.instance import State
 from cellsched.notify.payloads import request_spec
 from cellsched import objects
 from cellsched.observability.conditions import Conditions
 from cellsched import plugins
 from cellsched.rpc import serializer
 
-
 LOG = logging.getLogger(__name__)
 
 _DRIVERS = 'oslo.messaging.notify.drivers'
-
 
 #: Seconds after which a failure was slow, and for which nothing is sent then.
 SLOW_S = 1.0
@@ -44,16 +43,18 @@ class Note(NamedTuple):
     payload: Callable[[], dict[str, Any]]
 
 
-class Senders:
-    """Sends both forms of notifications; false if there is nothing to send.
+class Notifier:
+    """Sends both forms of notifications.
 
-    Nothing is sent without a driver in ``[oslo_messaging_notifications]
-    driver``, or without a transport. After a send longer than ``SLOW_S``,
-    nothing is sent for ``PAUSE_S``. So a broker that does not answer costs its
-    timeout once, not for each server.
+    Never fails the caller: errors are logged, those of the broker by
+    oslo.messaging. Nothing is sent without a driver in
+    ``[oslo_messaging_notifications] driver``, or without a transport. After a
+    send longer than ``SLOW_S``, nothing is sent for ``PAUSE_S``. So a broker
+    that does not answer costs its timeout once, not for each server.
 
     :param transport: a transport for notifications; its configuration has the
         drivers and the legacy topics
+    :param host: the name of the service
     :param form: ``unversioned``, ``versioned`` or ``both``
     :param topics: topics of versioned notifications
     :param clock: measures the broker; without it no broker counts as slow
@@ -61,9 +62,11 @@ class Senders:
     """
 
     def __init__(
-        self, transport: oslo_messaging.Transport | None, form: str,
-        topics: Sequence[str], clock: Clock | None = None,
+        self, transport: oslo_messaging.Transport | None = None,
+        host: str = '', form: str = 'unversioned', topics: Sequence[str] = (),
+        clock: Clock | None = None,
     ) -> None:
+        self._host = host
         self._legacy = self._versioned = None
         self._clock = clock
         self._paused_until = -math.inf
@@ -79,17 +82,11 @@ class Senders:
         if form in ('versioned', 'both'):
             self._versioned = _sender(transport, list(topics))
 
-    def __bool__(self) -> bool:
-        return self._legacy is not None or self._versioned is not None
-
     def send(
         self, context: RequestContext,
         priority: Literal['info', 'error'], legacy: Note, versioned: Note,
     ) -> None:
-        """Send a notification in each configured form.
-
-        Never fails: errors are logged, those of the broker by oslo.messaging.
-        """
+        """Send a notification in each configured form."""
         for form, sender, note in (
                 ('Unversioned', self._legacy, legacy),
                 ('Versioned', self._versioned, versioned)):
@@ -102,8 +99,8 @@ class Senders:
                     unsent, 'the broker was too slow a moment ago')
                 continue
             try:
-                tell = getattr(sender.prepare(note.publisher), priority)
-                tell(context, note.event, note.payload())
+                notify = getattr(sender.prepare(note.publisher), priority)
+                notify(context, note.event, note.payload())
                 # oslo.messaging does not raise the errors of a broker.
                 if self._now() - began < SLOW_S:
                     self._conditions.end(unsent)
@@ -137,36 +134,21 @@ def _check(names: Sequence[str]) -> None:
                 available=', '.join(available))
 
 
-#: A ``vm_state`` and a ``task_state``.
-State = tuple[str | None, str | None]
-
-
-class TaskNotifier:
+class TaskNotifier(Notifier):
     """Sends the notifications of a conductor.
 
-    Never fails the caller: errors are logged. Does nothing without a driver in
-    ``[oslo_messaging_notifications] driver``, or without a transport.
-
-    :param transport: a transport for notifications; its configuration has the
-        drivers and the legacy topics
-    :param host: the conductor's name
-    :param form: ``unversioned``, ``versioned`` or ``both``
-    :param topics: topics of versioned notifications
     :param notify_on_state_change: changes to send: None, ``vm_state`` or
         ``vm_and_task_state``
-    :raises cellsched.exception.PluginNotFound: a driver does not exist
     """
 
     def __init__(
         self, transport: oslo_messaging.Transport | None = None,
-        host: str = '', form: str = 'unversioned',
-        topics: Sequence[str] = (),
+        host: str = '', form: str = 'unversioned', topics: Sequence[str] = (),
         notify_on_state_change: str | None = None,
         clock: Clock | None = None,
     ) -> None:
-        self._host = host
-        self._senders = Senders(transport, form, topics, clock)
-        self._on_change = notify_on_state_change if self._senders else None
+        super().__init__(transport, host, form, topics, clock)
+        self._on_change = notify_on_state_change
         self._publisher = f'nova-conductor:{host}'
 
     def failed(
@@ -179,10 +161,8 @@ class TaskNotifier:
         :param method: the failed task, for example ``build_instances``
         :param state: the ``vm_state`` of the server afterwards
         """
-        if not self._senders:
-            return
         event = f'compute_task.{method}'
-        self._senders.send(
+        self.send(
             context, 'error',
             Note(
                 f'compute_task.{self._host}', event, functools.partial(
@@ -201,7 +181,7 @@ class TaskNotifier:
                 old[0] != new[0] or old[1] != new[1]
                 and self._on_change == 'vm_and_task_state'):
             return
-        self._senders.send(
+        self.send(
             context, 'info',
             Note(
                 f'conductor.{self._host}', 'compute.instance.update',
@@ -215,9 +195,7 @@ class TaskNotifier:
         phase: Literal['start', 'end'], instance: objects.Instance,
     ) -> None:
         """Notify of the deletion of a build's row; its user deleted it."""
-        if not self._senders:
-            return
-        self._senders.send(
+        self.send(
             context, 'info',
             Note(
                 f'compute.{self._host}', f'compute.instance.delete.{phase}',
@@ -230,9 +208,7 @@ class TaskNotifier:
         self, context: RequestContext, instance: objects.Instance
     ) -> None:
         """Notify that a rebuild has its host."""
-        if not self._senders:
-            return
-        self._senders.send(
+        self.send(
             context, 'info',
             Note(
                 f'compute.{self._host}', 'compute.instance.rebuild.scheduled',
@@ -242,27 +218,8 @@ class TaskNotifier:
                 functools.partial(payloads.rebuild, context, instance)))
 
 
-class SchedulerNotifier:
-    """Sends the notifications of a scheduler.
-
-    Never fails the caller: errors are logged. Does nothing without a driver in
-    ``[oslo_messaging_notifications] driver``.
-
-    :param transport: a transport for notifications; its configuration has the
-        drivers and the legacy topics
-    :param host: the scheduler's name
-    :param form: ``unversioned``, ``versioned`` or ``both``
-    :param topics: topics of versioned notifications
-    :param clock: measures the broker; without it no broker counts as slow
-    :raises cellsched.exception.PluginNotFound: a driver does not exist
-    """
-
-    def __init__(
-        self, transport: oslo_messaging.Transport, host: str, form: str,
-        topics: Sequence[str], clock: Clock | None = None,
-    ) -> None:
-        self._host = host
-        self._senders = Senders(transport, form, topics, clock)
+class SchedulerNotifier(Notifier):
+    """Sends the notifications of a scheduler."""
 
     def select_destinations(
         self, context: RequestContext,
@@ -270,13 +227,11 @@ class SchedulerNotifier:
         instance_uuids: Sequence[str] | None,
     ) -> None:
         """Notify that a decision starts, or that it has found its hosts."""
-        if not self._senders:
-            return
         event = f'scheduler.select_destinations.{phase}'
-        asked = (request, instance_uuids or ())
-        self._senders.send(
+        requested = (request, instance_uuids or ())
+        self.send(
             context, 'info',
             Note(f'scheduler.{self._host}', event,
-                 functools.partial(request_spec.legacy, *asked)),
+                 functools.partial(request_spec.legacy, *requested)),
             Note(f'nova-scheduler:{self._host}', event,
-                 functools.partial(request_spec.versioned, *asked)))
+                 functools.partial(request_spec.versioned, *requested)))

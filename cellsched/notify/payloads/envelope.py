@@ -22,16 +22,15 @@ class Form:
     version: str
     fields: tuple[str, ...] = ()
 
-    def fill(
-        self, source: dict[str, Any] | None, **more: Any
-    ) -> dict[str, Any] | None:
-        """Return the payload of a source; None without a source.
+    def fill(self, source: Any, **more: Any) -> dict[str, Any] | None:
+        """Return the payload of an object in wire form; None without one.
 
-        :param more: fields that are not copied from the source
+        :param more: fields that are not copied from the object
         """
-        if source is None:
+        known = fields_of(source)
+        if known is None:
             return None
-        fields = {name: plain(source.get(name)) for name in self.fields}
+        fields = {name: plain(known.get(name)) for name in self.fields}
         return wrap(self.name, self.version, fields | more)
 
 

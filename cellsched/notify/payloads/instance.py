@@ -33,17 +33,9 @@ REBUILD = envelope.Form('InstanceActionRebuildPayload', '1.9', FIELDS)
 
 UPDATE = envelope.Form('InstanceUpdatePayload', '1.9', FIELDS)
 
-STATE_UPDATE = ('InstanceStateUpdatePayload', '1.0')
-
-AUDIT_PERIOD = ('AuditPeriodPayload', '1.0')
-
-EXCEPTION = ('ExceptionPayload', '1.1')
-
 #: Characters of a text, and of the end of a traceback.
 TEXT_MAX = 4096
 TRACEBACK_MAX = 16384
-
-COMPUTE_TASK = ('ComputeTaskPayload', '1.0')
 
 _POWER_STATES = {0: 'pending', 1: 'running', 3: 'paused', 4: 'shutdown',
                  6: 'crashed', 7: 'suspended'}
@@ -71,8 +63,10 @@ def update(
     """Return the payload of a change of state."""
     return _fill(
         UPDATE, context, instance,
-        state_update=envelope.wrap(*STATE_UPDATE, _states(old, new)),
-        audit_period=envelope.wrap(*AUDIT_PERIOD, _audit_period(None)),
+        state_update=envelope.wrap(
+            'InstanceStateUpdatePayload', '1.0', _states(old, new)),
+        audit_period=envelope.wrap(
+            'AuditPeriodPayload', '1.0', _audit_period(None)),
         bandwidth=[], old_display_name=None,
         tags=envelope.plain(_fields(instance).get('tags')) or [])
 
@@ -95,7 +89,8 @@ def legacy(instance: objects.Instance) -> dict[str, Any]:
         'instance_type_id': known.get('instance_type_id'),
         'instance_flavor_id': flavor.get('flavorid'),
         'cell_name': '',
-        'created_at': _creation_time(known.get('created_at')),
+        'created_at': (known.get('created_at') or '').replace(
+            'T', ' ').replace('Z', '+00:00'),
         **{name: envelope.legacy_time(known.get(name)) or '' for name in (
             'launched_at', 'terminated_at', 'deleted_at')},
         'progress': '',
@@ -124,7 +119,7 @@ def failed_task(
     :param state: the state of the server after the failure
     :param spec: None if the request was deleted
     """
-    return envelope.wrap(*COMPUTE_TASK, {
+    return envelope.wrap('ComputeTaskPayload', '1.0', {
         'instance_uuid': instance.uuid,
         'request_spec': spec and request_spec.versioned(
             spec, [instance.uuid]),
@@ -138,11 +133,11 @@ def legacy_failed_task(
     spec: objects.RequestSpec | None, reason: Exception, state: str | None,
 ) -> dict[str, Any]:
     """Return the unversioned payload of a failed conductor task."""
-    asked = {} if spec is None else request_spec.legacy(
+    request = {} if spec is None else request_spec.legacy(
         spec, [instance.uuid])['request_spec']
     return {
-        'request_spec': asked,
-        'instance_properties': asked.get('instance_properties', {}),
+        'request_spec': request,
+        'instance_properties': request.get('instance_properties', {}),
         'instance_id': instance.uuid,
         'state': state,
         'method': method,
@@ -162,7 +157,7 @@ def exception_text(reason: BaseException) -> str:
 def versioned_exception(reason: BaseException) -> dict[str, Any]:
     """Return the payload of an error."""
     module, function = _place(reason.__traceback__)
-    return envelope.wrap(*EXCEPTION, {
+    return envelope.wrap('ExceptionPayload', '1.1', {
         'module_name': module,
         'function_name': function,
         'exception': exception.kind_of(reason),
@@ -188,7 +183,7 @@ def _fill(
 ) -> dict[str, Any]:
     known = _fields(instance)
     # A task of a service itself has a request id that no user has seen.
-    asked = context.user_id and context.project_id
+    is_of_user = context.user_id and context.project_id
     payload = form.fill(
         known,
         tenant_id=known.get('project_id'),
@@ -196,11 +191,10 @@ def _fill(
         image_uuid=known.get('image_ref'),
         state=known.get('vm_state'),
         power_state=_POWER_STATES.get(known.get('power_state') or 0),
-        flavor=request_spec.FLAVOR.fill(
-            envelope.fields_of(known.get('flavor'))),
+        flavor=request_spec.FLAVOR.fill(known.get('flavor')),
         progress=0, metadata={}, locked=False, auto_disk_config='MANUAL',
         ip_addresses=[], block_devices=[],
-        request_id=context.request_id if asked else None,
+        request_id=context.request_id if is_of_user else None,
         action_initiator_user=context.user_id,
         action_initiator_project=context.project_id,
         **more)
@@ -212,15 +206,10 @@ def _fields(instance: objects.Instance) -> dict[str, Any]:
     return envelope.fields_of(instance) or {}
 
 
-def _creation_time(time: Any) -> str:
-    """Return a time in the form of ``created_at``."""
-    return (time or '').replace('T', ' ').replace('Z', '+00:00')
-
-
 def _states(old: State, new: State) -> dict[str, Any]:
     return {'old_state': old[0], 'state': new[0],
             'old_task_state': old[1], 'new_task_state': new[1]}
 
 
-def _audit_period(nothing: Any) -> dict[str, Any]:
-    return {'audit_period_beginning': nothing, 'audit_period_ending': nothing}
+def _audit_period(empty: Any) -> dict[str, Any]:
+    return {'audit_period_beginning': empty, 'audit_period_ending': empty}

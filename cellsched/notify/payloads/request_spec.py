@@ -60,14 +60,11 @@ def numa_topology(
         return None
     return NUMA_TOPOLOGY.fill(
         fields, instance_uuid=fields.get('instance_uuid', instance_uuid),
-        cells=[_numa_cell(envelope.fields_of(cell))
-               for cell in envelope.members_of(fields.get('cells'))])
-
-
-def _numa_cell(cell: dict[str, Any] | None) -> dict[str, Any] | None:
-    topology = cell and CPU_TOPOLOGY.fill(
-        envelope.fields_of(cell.get('cpu_topology')))
-    return NUMA_CELL.fill(cell, cpu_topology=topology)
+        cells=[
+            NUMA_CELL.fill(cell, cpu_topology=CPU_TOPOLOGY.fill(
+                cell and cell.get('cpu_topology')))
+            for cell in map(envelope.fields_of, envelope.members_of(
+                fields.get('cells')))])
 
 
 def pci_requests(
@@ -79,17 +76,14 @@ def pci_requests(
         return None
     return PCI_REQUESTS.fill(
         fields, instance_uuid=fields.get('instance_uuid', instance_uuid),
-        requests=[PCI_REQUEST.fill(envelope.fields_of(request))
-                  for request in envelope.members_of(fields.get('requests'))])
+        requests=[*map(PCI_REQUEST.fill, envelope.members_of(
+            fields.get('requests')))])
 
 
 IMAGE = envelope.Form('ImageMetaPayload', '1.0', (
     'id', 'name', 'status', 'visibility', 'protected', 'checksum', 'owner',
     'size', 'virtual_size', 'container_format', 'disk_format', 'created_at',
     'updated_at', 'tags', 'direct_url', 'min_ram', 'min_disk'))
-
-#: The payload of the properties that the image has.
-PROPERTIES = ('ImageMetaPropsPayload', '1.20')
 
 
 def versioned_image(image: Any) -> dict[str, Any] | None:
@@ -98,8 +92,8 @@ def versioned_image(image: Any) -> dict[str, Any] | None:
     if fields is None:
         return None
     properties = fields.pop('properties')
-    return IMAGE.fill(
-        fields, properties=envelope.wrap(*PROPERTIES, properties))
+    return IMAGE.fill(fields, properties=envelope.wrap(
+        'ImageMetaPropsPayload', '1.20', properties))
 
 
 def legacy_image(image: Any) -> dict[str, Any]:
@@ -155,24 +149,23 @@ def versioned(
     request: objects.RequestSpec, instance_uuids: Sequence[str]
 ) -> dict[str, Any]:
     """Return the payload of versioned notifications."""
-    asked = envelope.fields_of(request) or {}
-    uuid = asked.get('instance_uuid', _first(instance_uuids))
+    fields = envelope.fields_of(request) or {}
+    uuid = fields.get('instance_uuid', _first(instance_uuids))
     payload = REQUEST_SPEC.fill(
-        asked,
+        fields,
         instance_uuid=uuid,
-        num_instances=asked.get('num_instances', len(instance_uuids) or 1),
-        flavor=FLAVOR.fill(envelope.fields_of(asked.get('flavor'))),
-        image=versioned_image(asked.get('image')),
-        numa_topology=numa_topology(
-            asked.get('numa_topology'), uuid),
-        pci_requests=pci_requests(asked.get('pci_requests'), uuid),
-        instance_group=_group(asked.get('instance_group')),
-        force_hosts=_first(asked.get('force_hosts')),
-        force_nodes=_first(asked.get('force_nodes')),
+        num_instances=fields.get('num_instances', len(instance_uuids) or 1),
+        flavor=FLAVOR.fill(fields.get('flavor')),
+        image=versioned_image(fields.get('image')),
+        numa_topology=numa_topology(fields.get('numa_topology'), uuid),
+        pci_requests=pci_requests(fields.get('pci_requests'), uuid),
+        instance_group=_group(fields.get('instance_group')),
+        force_hosts=_first(fields.get('force_hosts')),
+        force_nodes=_first(fields.get('force_nodes')),
         requested_destination=_destination(
-            asked.get('requested_destination')),
-        retry=_retry(asked.get('retry')),
-        security_groups=_security_groups(asked.get('security_groups')))
+            fields.get('requested_destination')),
+        retry=_retry(fields.get('retry')),
+        security_groups=_security_groups(fields.get('security_groups')))
     assert payload is not None
     return payload
 
@@ -184,21 +177,22 @@ def legacy(
 
     An unset property of the instance is omitted.
     """
-    asked = envelope.fields_of(request) or {}
-    flavor = envelope.plain(asked.get('flavor')) or {}
+    fields = envelope.fields_of(request) or {}
+    flavor = envelope.plain(fields.get('flavor')) or {}
     instance: dict[str, Any] = {
-        name: envelope.plain(asked[name])
+        name: envelope.plain(fields[name])
         for name in ('numa_topology', 'pci_requests', 'project_id', 'user_id',
-                     'availability_zone') if name in asked}
-    uuid = asked.get('instance_uuid', _first(instance_uuids))
+                     'availability_zone') if name in fields}
+    uuid = fields.get('instance_uuid', _first(instance_uuids))
     if uuid is not None:
         instance['uuid'] = uuid
     if flavor:
         instance |= {name: flavor.get(name) for name in (
             'root_gb', 'ephemeral_gb', 'memory_mb', 'vcpus')}
     return {'request_spec': {
-        'num_instances': asked.get('num_instances', len(instance_uuids) or 1),
-        'image': legacy_image(asked.get('image')),
+        'num_instances': fields.get(
+            'num_instances', len(instance_uuids) or 1),
+        'image': legacy_image(fields.get('image')),
         'instance_properties': instance,
         'instance_type': flavor,
     }}
@@ -221,7 +215,7 @@ def _destination(destination: Any) -> dict[str, Any] | None:
         return None
     requested = {name: fields[name] for name in ('host', 'node')
                  if fields.get(name) is not None}
-    cell = CELL.fill(envelope.fields_of(fields.get('cell')))
+    cell = CELL.fill(fields.get('cell'))
     if cell is not None:
         requested['cell'] = cell
     return DESTINATION.fill(fields, **requested)

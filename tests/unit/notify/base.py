@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Notifiers, and those who listen to them."""
+"""Notifiers and their listeners."""
 
 import json
 
@@ -36,8 +36,8 @@ class Listener(base.Recorder):
             'publisher_id': publisher_id, 'payload': payload}))
 
 
-class Untold:
-    """A request or a server that nobody may look at."""
+class Unread:
+    """A request or a server of which no field may be read."""
 
     def __getattribute__(self, name):
         raise AssertionError(f'{name} was read')
@@ -47,14 +47,14 @@ class NotifierTestCase(base.RPCTestCase):
 
     def setUp(self):
         super().setUp()
-        self.conf.set_override('transport_url', f'{self.world}/told')
+        self.conf.set_override('transport_url', f'{self.world}/notifications')
         self.conf.set_override('driver', ['messagingv2'], GROUP)
         self.context = context.RequestContext(
             user_id='alice', project_id='shop', auth_token='t0ken',
             request_id='req-7f3c0f5e-3f0e-4b11-9f62-2a1f6c0f8f55')
 
     def listen(self, *topics):
-        """Return what gets the notifications of some topics."""
+        """Return a listener for the notifications of some topics."""
         listener = Listener()
         server = oslo_messaging.get_notification_listener(
             self.transports.notifications(),
@@ -68,9 +68,9 @@ class NotifierTestCase(base.RPCTestCase):
         return [line for line in self.logs.output.splitlines()
                 if ' cannot be sent: ' in line]
 
-    def assertSample(self, name, told):
-        """What was told is what the sample says."""
-        self.assertEqual(json.loads((SAMPLES / name).read_text()), told, name)
+    def assertSample(self, name, sent):
+        """The notification equals its sample."""
+        self.assertEqual(json.loads((SAMPLES / name).read_text()), sent, name)
 
 
 class SchedulerTestCase(NotifierTestCase):

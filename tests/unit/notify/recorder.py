@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A conductor's notifier that keeps what it tells."""
+"""A conductor's notifier whose notifications are recorded."""
 
 import fixtures
 from oslo_messaging.notify import _impl_test as recorded
@@ -10,9 +10,9 @@ from cellsched.rpc import transport
 
 
 class NotificationRecorder(fixtures.Fixture):
-    """Has a ``notifier`` and what it told, in the versioned form.
+    """A ``notifier`` and its notifications in the versioned form.
 
-    :param hear: is called with the type of each event, as it is told; may be
+    :param hear: is called with the type of each event as it is sent; may be
         set later
     """
 
@@ -25,7 +25,7 @@ class NotificationRecorder(fixtures.Fixture):
         recorded.reset()
         self.addCleanup(recorded.reset)
         conf = loader.load(files=[], dirs=[])
-        conf.set_override('transport_url', 'local://told/told')
+        conf.set_override('transport_url', 'local://recorded/recorded')
         conf.set_override('driver', ['test'], 'oslo_messaging_notifications')
         transports = transport.Transports(conf)
         self.addCleanup(transports.close)
@@ -37,7 +37,7 @@ class NotificationRecorder(fixtures.Fixture):
             self._on_change)
 
     def all(self):
-        """Return pairs of an event's type and of what is told with it."""
+        """Return pairs of the type of an event and of its payload."""
         return [(message['event_type'],
                  message['payload']['nova_object.data'])
                 for _, message, _, _ in recorded.NOTIFICATIONS]

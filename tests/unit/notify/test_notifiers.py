@@ -38,7 +38,7 @@ class TestSamples(TestCase):
                           'versioned': self.listen(base.VERSIONED)}
 
     def assertSampleSent(self, name):
-        """What was just told is what the samples of this name say."""
+        """The last notifications equal the samples with this name."""
         for form, listener in self.listeners.items():
             self.assertSample(f'{name}.{form}.json', listener.next()[1])
 
@@ -92,13 +92,13 @@ class TestTaskNotifier(TestCase):
             sender = self.notifier('versioned', configured)
             for old, new in ((NONE, NEW), (NEW, SPAWNING), (NEW, NEW)):
                 sender.updated(self.context, wire.instance(), old, new)
-            # What comes next is the last one, so no other came before it.
+            # The deletion is received last, so no further change precedes it.
             sender.deleted(self.context, 'end', wire.instance())
 
-            told = [listener.next()[1] for _ in [*expected, 'deleted']]
-            self.assertEqual('instance.delete.end', told[-1]['event_type'])
+            sent = [listener.next()[1] for _ in [*expected, 'deleted']]
+            self.assertEqual('instance.delete.end', sent[-1]['event_type'])
             states = [each['payload']['nova_object.data']['state_update'][
-                'nova_object.data'] for each in told[:-1]]
+                'nova_object.data'] for each in sent[:-1]]
             self.assertEqual(expected, [
                 (each['state'], each['new_task_state']) for each in states])
 
@@ -117,15 +117,15 @@ class TestTaskNotifier(TestCase):
         self.notifier().deleted(
             context.RequestContext(), 'start', wire.instance())
 
-        told = listener.next()[1]['payload']['nova_object.data']
+        sent = listener.next()[1]['payload']['nova_object.data']
         self.assertEqual((None, None), (
-            told['request_id'], told['action_initiator_user']))
+            sent['request_id'], sent['action_initiator_user']))
 
 
 class TestUnsent(TestCase):
 
     def send_all(self, sender, server):
-        """Tell everything there is to tell."""
+        """Send each notification of a conductor."""
         for method in METHODS:
             sender.failed(self.context, method, server, server, server)
         sender.updated(self.context, server, NONE, NEW)
@@ -136,13 +136,13 @@ class TestUnsent(TestCase):
         for drivers in ([], ['noop']):
             self.conf.set_override('driver', drivers, base.GROUP)
 
-            self.send_all(self.notifier(on_change='vm_state'), base.Untold())
+            self.send_all(self.notifier(on_change='vm_state'), base.Unread())
 
-        self.send_all(notifiers.TaskNotifier(), base.Untold())
+        self.send_all(notifiers.TaskNotifier(), base.Unread())
         self.assertEqual([], self.warnings())
 
     def test_error_of_a_driver_does_not_fail_the_caller(self):
-        self.send_all(self.notifier('versioned', 'vm_state'), base.Untold())
+        self.send_all(self.notifier('versioned', 'vm_state'), base.Unread())
 
         self.assertEqual(len(METHODS) + 3, len(self.warnings()))
         self.assertNotIn('Traceback', self.logs.output)
@@ -167,8 +167,8 @@ class TestNotifier(base.SchedulerTestCase):
                 sender.select_destinations(
                     self.context, phase, wire.request(), base.ASKED)
                 name = f'select_destinations.{phase}.{form}.json'
-                told = listener.next()[1]
-                self.assertSample(name, told)
+                sent = listener.next()[1]
+                self.assertSample(name, sent)
 
     def test_format_selects_the_notifications(self):
         listener = self.listen(base.LEGACY, base.VERSIONED)
@@ -181,13 +181,13 @@ class TestNotifier(base.SchedulerTestCase):
                 self.notifier(form).select_destinations(
                     self.context, phase, wire.request(), base.ASKED)
 
-            told = [listener.next()[1] for _ in range(2 * len(expected))]
+            sent = [listener.next()[1] for _ in range(2 * len(expected))]
             self.assertEqual(
                 {(publisher, f'scheduler.select_destinations.{phase}')
                  for publisher, phase in itertools.product(
                      expected, ('start', 'end'))},
                 {(each['publisher_id'], each['event_type'])
-                 for each in told})
+                 for each in sent})
 
     def test_versioned_notifications_are_sent_to_each_topic(self):
         listeners = [self.listen('one'), self.listen('two')]
@@ -214,7 +214,7 @@ class TestNotifier(base.SchedulerTestCase):
             self.conf.set_override('driver', drivers, base.GROUP)
 
             self.notifier().select_destinations(
-                self.context, 'start', base.Untold(), base.ASKED)
+                self.context, 'start', base.Unread(), base.ASKED)
 
         self.assertEqual([], self.warnings())
 
@@ -279,7 +279,7 @@ class TestFailure(base.SchedulerTestCase):
                          listener.next()[1]['publisher_id'])
 
     def test_number_of_retries_is_bounded(self):
-        # How often to try again is not seen but by a driver.
+        # Only a driver gets the number of retries.
         self.conf.set_override('driver', ['test'], base.GROUP)
         self.addCleanup(recorded.reset)
 
@@ -310,8 +310,8 @@ class TestUnresponsiveBroker(base.NotifierTestCase):
         self.asked = 0
         transport = self.transports.notifications()
         self.patch(transport._driver, 'send_notification', self.hang)
-        self.sender = notifiers.Senders(
-            transport, 'both', [base.VERSIONED], self.clock)
+        self.sender = notifiers.Notifier(
+            transport, 'host0', 'both', [base.VERSIONED], self.clock)
 
     def hang(self, *args, **kwargs):
         self.asked += 1
@@ -319,7 +319,7 @@ class TestUnresponsiveBroker(base.NotifierTestCase):
         raise OSError('timed out')
 
     def send(self):
-        note = notifiers.Note('me', 'it.happened', dict)
+        note = notifiers.Note('publisher', 'a.event', dict)
         self.sender.send(self.context, 'info', note, note)
 
     def test_unresponsive_broker_is_awaited_once(self):
@@ -342,7 +342,7 @@ class TestUnresponsiveBroker(base.NotifierTestCase):
         self.send()
 
         self.assertIn(
-            'Versioned notification it.happened cannot be sent: the broker '
+            'Versioned notification a.event cannot be sent: the broker '
             'was too slow a moment ago', self.warnings())
 
     def test_refusing_broker_is_tried_for_each_notification(self):

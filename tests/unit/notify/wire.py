@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A request that has all that a notification can tell of."""
+"""A request with a value for every field of a notification."""
 
 from cellsched import exception
 from cellsched import objects
@@ -12,7 +12,7 @@ CELL = '9a8b7c6d-5e4f-4a3b-8c2d-1e0f9a8b7c6d'
 IMAGE = 'd3b07384-d9a0-4c9b-8f3a-2b6e5c4d3f21'
 KEY = '5ec2e75e-0000-4000-8000-00000000000a'
 
-#: What no notification may contain.
+#: Texts that no notification may contain.
 SECRETS = ('s3cret', KEY)
 
 

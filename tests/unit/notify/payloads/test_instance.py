@@ -17,9 +17,9 @@ OLD, NEW = ('active', None), ('error', 'deleting')
 class TestVersioned(base.TestCase):
 
     def test_incomplete_server_has_every_field(self):
-        for payload in (instance.action, instance.rebuild):
-            full = payload(CONTEXT, wire.instance())['nova_object.data']
-            bare = payload(CONTEXT, objects.Instance(
+        for form in (instance.action, instance.rebuild):
+            full = form(CONTEXT, wire.instance())['nova_object.data']
+            bare = form(CONTEXT, objects.Instance(
                 uuid=wire.INSTANCE))['nova_object.data']
 
             self.assertEqual(set(full), set(bare))
@@ -27,57 +27,57 @@ class TestVersioned(base.TestCase):
             self.assertIsNone(bare['flavor'])
 
     def test_initiator_differs_from_the_owner(self):
-        told = instance.action(CONTEXT, wire.instance())['nova_object.data']
+        payload = instance.action(CONTEXT, wire.instance())['nova_object.data']
 
         self.assertEqual(('alice', 'bob', 'shop', 'ops'), (
-            told['user_id'], told['action_initiator_user'],
-            told['tenant_id'], told['action_initiator_project']))
+            payload['user_id'], payload['action_initiator_user'],
+            payload['tenant_id'], payload['action_initiator_project']))
 
     def test_power_states_have_names(self):
         for number, name in ((1, 'running'), (4, 'shutdown'), (5, None)):
-            told = instance.action(
+            payload = instance.action(
                 CONTEXT, wire.instance(power_state=number))
 
-            self.assertEqual(name, told['nova_object.data']['power_state'])
+            self.assertEqual(name, payload['nova_object.data']['power_state'])
 
     def test_update_has_the_change_and_the_server(self):
-        told = instance.update(
+        payload = instance.update(
             CONTEXT, wire.instance(), OLD, NEW)['nova_object.data']
 
         self.assertEqual(
             {'old_state': 'active', 'state': 'error', 'old_task_state': None,
              'new_task_state': 'deleting'},
-            told['state_update']['nova_object.data'])
+            payload['state_update']['nova_object.data'])
         self.assertEqual(('building', 'scheduling'),
-                         (told['state'], told['task_state']))
+                         (payload['state'], payload['task_state']))
 
 
 class TestLegacy(base.TestCase):
 
     def test_unknown_legacy_fields_are_empty(self):
-        told = instance.legacy(objects.Instance(uuid=wire.INSTANCE))
+        payload = instance.legacy(objects.Instance(uuid=wire.INSTANCE))
 
         for name in ('created_at', 'launched_at', 'deleted_at',
                      'state_description', 'progress', 'cell_name'):
-            self.assertEqual('', told[name], name)
-        self.assertIsNone(told['host'])
+            self.assertEqual('', payload[name], name)
+        self.assertIsNone(payload['host'])
 
     def test_disk_is_also_sent_as_a_sum(self):
         self.assertEqual(25, instance.legacy(wire.instance())['disk_gb'])
 
     def test_times_keep_their_legacy_format(self):
-        told = instance.legacy(wire.instance(
+        payload = instance.legacy(wire.instance(
             launched_at='2026-01-02T03:05:00Z'))
 
-        self.assertEqual('2026-01-02 03:04:05+00:00', told['created_at'])
-        self.assertEqual('2026-01-02T03:05:00.000000', told['launched_at'])
+        self.assertEqual('2026-01-02 03:04:05+00:00', payload['created_at'])
+        self.assertEqual('2026-01-02T03:05:00.000000', payload['launched_at'])
 
     def test_update_has_the_current_state(self):
-        told = instance.legacy_update(wire.instance(), OLD, NEW)
+        payload = instance.legacy_update(wire.instance(), OLD, NEW)
 
         self.assertEqual(('active', 'error', None, 'deleting', {}), (
-            told['old_state'], told['state'], told['old_task_state'],
-            told['new_task_state'], told['bandwidth']))
+            payload['old_state'], payload['state'], payload['old_task_state'],
+            payload['new_task_state'], payload['bandwidth']))
 
 
 def versioned(spec):
@@ -102,10 +102,10 @@ class TestComputeTask(base.TestCase):
             {'request_spec': legacy(spec)['request_spec']})
 
     def test_properties_stand_in_both_places(self):
-        told = legacy(wire.request())
+        payload = legacy(wire.request())
 
-        self.assertEqual(told['request_spec']['instance_properties'],
-                         told['instance_properties'])
+        self.assertEqual(payload['request_spec']['instance_properties'],
+                         payload['instance_properties'])
 
     def test_unknown_request_has_no_request_spec(self):
         self.assertIsNone(versioned(None)['request_spec'])
@@ -114,10 +114,11 @@ class TestComputeTask(base.TestCase):
             legacy(None)['instance_properties']))
 
     def test_secrets_of_the_request_are_omitted(self):
-        told = json.dumps([versioned(wire.request()), legacy(wire.request())])
+        payload = json.dumps(
+            [versioned(wire.request()), legacy(wire.request())])
 
         for secret in wire.SECRETS:
-            self.assertNotIn(secret, told)
+            self.assertNotIn(secret, payload)
 
 
 def payload_of(reason):
@@ -157,7 +158,7 @@ class TestFailure(base.TestCase):
                          instance.exception_text(KeyboardInterrupt()))
 
     def test_operators_read_more_than_users(self):
-        # Its text is not for users: it names a host.
+        # The error names a host, so its text is not for users.
         reason = exception.HostMappingNotFound(host='h7')
 
         self.assertIn('h7', instance.exception_text(reason))

@@ -8,7 +8,7 @@ from tests.unit.notify import wire
 from tests.unit.objects import wire as objects_wire
 
 
-#: Every field that a versioned payload has, whatever the request has.
+#: The fields of each versioned payload.
 FIELDS = {
     'availability_zone', 'flavor', 'force_hosts', 'force_nodes',
     'ignore_hosts', 'image', 'instance_group', 'instance_uuid',
@@ -28,53 +28,53 @@ class TestVersioned(base.TestCase):
         request = wire.request()
 
         sent = json.dumps(request.obj_to_primitive())
-        told = json.dumps([request_spec.versioned(request, []),
-                           request_spec.legacy(request, [])])
+        payload = json.dumps([request_spec.versioned(request, []),
+                              request_spec.legacy(request, [])])
 
         for secret in wire.SECRETS:
             self.assertIn(secret, sent)
-            self.assertNotIn(secret, told)
+            self.assertNotIn(secret, payload)
 
     def test_empty_request_has_every_field(self):
-        told = request_spec.versioned(
+        payload = request_spec.versioned(
             objects.RequestSpec(), [])['nova_object.data']
 
-        self.assertEqual(FIELDS, set(told))
+        self.assertEqual(FIELDS, set(payload))
         self.assertEqual({'num_instances': 1, 'security_groups': []},
-                         {name: value for name, value in told.items()
+                         {name: value for name, value in payload.items()
                           if value is not None})
 
     def test_full_request_has_no_more_fields(self):
         self.assertEqual(FIELDS, set(self.made()))
 
     def test_caller_supplies_the_unset_uuid_and_number(self):
-        told = request_spec.versioned(
+        payload = request_spec.versioned(
             objects.RequestSpec(), [wire.OTHER, wire.INSTANCE])
 
         self.assertEqual(
             (wire.OTHER, 2),
-            (told['nova_object.data']['instance_uuid'],
-             told['nova_object.data']['num_instances']))
+            (payload['nova_object.data']['instance_uuid'],
+             payload['nova_object.data']['num_instances']))
 
     def test_set_fields_of_the_request_take_precedence(self):
-        told = self.made(wire.OTHER)
+        payload = self.made(wire.OTHER)
 
         self.assertEqual((wire.INSTANCE, 2),
-                         (told['instance_uuid'], told['num_instances']))
+                         (payload['instance_uuid'], payload['num_instances']))
 
     def test_first_forced_host_and_node_are_sent(self):
-        told = self.made(force_hosts=['h1', 'h2'], force_nodes=[])
+        payload = self.made(force_hosts=['h1', 'h2'], force_nodes=[])
 
-        self.assertEqual('h1', told['force_hosts'])
-        self.assertIsNone(told['force_nodes'])
+        self.assertEqual('h1', payload['force_hosts'])
+        self.assertIsNone(payload['force_nodes'])
 
     def test_destination_without_a_host_has_no_host(self):
-        told = self.made(requested_destination=objects_wire.envelope(
+        payload = self.made(requested_destination=objects_wire.envelope(
             'Destination', '1.4', node=None, aggregates=['1']))
 
         self.assertEqual(
             {'aggregates': ['1']},
-            told['requested_destination']['nova_object.data'])
+            payload['requested_destination']['nova_object.data'])
 
     def test_cell_is_sent_without_its_urls(self):
         cell = self.made()['requested_destination']['nova_object.data']['cell']
@@ -84,10 +84,10 @@ class TestVersioned(base.TestCase):
             cell['nova_object.data'])
 
     def test_group_with_only_a_uuid_is_sent(self):
-        told = self.made(instance_group=objects_wire.envelope(
+        payload = self.made(instance_group=objects_wire.envelope(
             'InstanceGroup', '1.11', uuid=wire.GROUP))
 
-        fields = told['instance_group']['nova_object.data']
+        fields = payload['instance_group']['nova_object.data']
         self.assertEqual((wire.GROUP, {}, None), (
             fields['uuid'], fields['rules'], fields['policy']))
 
@@ -108,25 +108,25 @@ class TestLegacy(base.TestCase):
             wire.request(**changes), uuids)['request_spec']
 
     def test_empty_request_is_sent(self):
-        told = request_spec.legacy(objects.RequestSpec(), [])
+        payload = request_spec.legacy(objects.RequestSpec(), [])
 
         self.assertEqual(
             {'request_spec': {
                 'num_instances': 1, 'image': {}, 'instance_properties': {},
-                'instance_type': {}}}, told)
+                'instance_type': {}}}, payload)
 
     def test_instance_has_the_requested_uuid(self):
-        told = request_spec.legacy(objects.RequestSpec(), [wire.OTHER])
+        payload = request_spec.legacy(objects.RequestSpec(), [wire.OTHER])
 
         self.assertEqual({'uuid': wire.OTHER},
-                         told['request_spec']['instance_properties'])
+                         payload['request_spec']['instance_properties'])
 
     def test_absent_properties_are_sent_as_null(self):
-        told = self.made(image=None, numa_topology=None, pci_requests=None)
+        payload = self.made(image=None, numa_topology=None, pci_requests=None)
 
-        self.assertEqual({}, told['image'])
-        self.assertIsNone(told['instance_properties']['numa_topology'])
-        self.assertIsNone(told['instance_properties']['pci_requests'])
+        self.assertEqual({}, payload['image'])
+        self.assertIsNone(payload['instance_properties']['numa_topology'])
+        self.assertIsNone(payload['instance_properties']['pci_requests'])
 
     def test_sizes_of_the_flavor_are_properties_of_the_instance(self):
         self.assertEqual(
@@ -142,18 +142,20 @@ class TestHardware(base.TestCase):
         self.assertIsNone(request_spec.pci_requests(None, wire.INSTANCE))
 
     def test_default_instance_is_the_instance_of_the_request(self):
-        told = request_spec.numa_topology(wire.NUMA_TOPOLOGY, wire.OTHER)
+        topology = request_spec.numa_topology(
+            wire.NUMA_TOPOLOGY, wire.OTHER)
         requests = request_spec.pci_requests(wire.PCI_REQUESTS, wire.OTHER)
 
-        self.assertEqual(wire.OTHER, told['nova_object.data']['instance_uuid'])
+        self.assertEqual(
+            wire.OTHER, topology['nova_object.data']['instance_uuid'])
         self.assertEqual(
             wire.INSTANCE, requests['nova_object.data']['instance_uuid'])
 
     def test_numa_cell_without_a_cpu_topology_is_sent(self):
-        told = request_spec.numa_topology(
+        payload = request_spec.numa_topology(
             {'cells': [{'id': 3}]}, wire.INSTANCE)
 
-        [cell] = told['nova_object.data']['cells']
+        [cell] = payload['nova_object.data']['cells']
         self.assertEqual(3, cell['nova_object.data']['id'])
         self.assertIsNone(cell['nova_object.data']['cpu_topology'])
         self.assertIsNone(cell['nova_object.data']['cpuset'])
@@ -174,29 +176,29 @@ class TestImage(base.TestCase):
                          request_spec.legacy_image(loaded))
 
     def test_plain_dict_of_an_image_is_read(self):
-        told = request_spec.versioned_image(
+        payload = request_spec.versioned_image(
             {'id': wire.IMAGE, 'properties': {'a': 'b'}})
 
-        fields = told['nova_object.data']
+        fields = payload['nova_object.data']
         self.assertEqual(wire.IMAGE, fields['id'])
         self.assertIsNone(fields['name'])
         self.assertEqual({'a': 'b'}, fields['properties']['nova_object.data'])
 
     def test_unlisted_field_is_not_sent(self):
-        told = request_spec.versioned_image({'password': 's3cret'})
+        payload = request_spec.versioned_image({'password': 's3cret'})
 
-        self.assertNotIn('s3cret', str(told))
+        self.assertNotIn('s3cret', str(payload))
 
     def test_password_of_the_image_store_is_masked(self):
-        for told in (request_spec.versioned_image(wire.IMAGE_META),
-                     request_spec.legacy_image(wire.IMAGE_META)):
-            self.assertIn('swift://images:****@store.test', str(told))
+        for payload in (request_spec.versioned_image(wire.IMAGE_META),
+                        request_spec.legacy_image(wire.IMAGE_META)):
+            self.assertIn('swift://images:****@store.test', str(payload))
 
     def test_times_have_the_format_of_each_payload(self):
-        told = request_spec.versioned_image(
+        payload = request_spec.versioned_image(
             wire.IMAGE_META)['nova_object.data']
 
-        self.assertEqual('2026-01-02T03:04:05Z', told['created_at'])
+        self.assertEqual('2026-01-02T03:04:05Z', payload['created_at'])
         self.assertEqual('2026-01-02T03:04:05.000000',
                          request_spec.legacy_image(
                              wire.IMAGE_META)['created_at'])
