@@ -3,10 +3,12 @@
 
 import base64
 import binascii
+from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 import datetime
+import itertools
 import json
 from typing import Any
 
@@ -21,6 +23,7 @@ from cellsched.listing import server
 NEWEST = sort_order.SortOrder((('created_at', True), ('uuid', True)))
 
 _DIRECTIONS = {'asc': False, 'desc': True}
+_TRUTHS = {'true': True, '1': True, 'false': False, '0': False}
 
 #: Filters for administrators only.
 _PLACES = frozenset({'host', 'node'})
@@ -99,11 +102,16 @@ class Marker:
             return cls(uuid, tuple(map(_sort_value, order.names, values)),
                        tuple(moved[-cls.MOVED_MAX:]))
         except (binascii.Error, ValueError, TypeError, RecursionError):
-            raise exception.InvalidField(
-                where='server list', field='marker',
-                problem='it is not valid',
-                expected='the marker of the last page, with the same sort '
-                         'keys, or the uuid of a server') from None
+            raise _invalid(
+                'marker', 'the marker of the last page, with the same sort '
+                'keys, or the uuid of a server', 'it is not valid') from None
+
+
+def _invalid(
+    field: str, expected: str, problem: str | None = None
+) -> exception.InvalidField:
+    return exception.InvalidField(
+        where='server list', field=field, problem=problem, expected=expected)
 
 
 def _sort_value(name: str, value: Any) -> Any:
@@ -112,14 +120,15 @@ def _sort_value(name: str, value: Any) -> Any:
     :raises ValueError: the column cannot have the value
     """
     given, expected = type(value), instance_list.value_type(name)
-    if value is not None and expected is datetime.datetime:
+    if value is None:
+        return None
+    if expected is datetime.datetime:
         if not isinstance(value, str):
             raise ValueError
         value = datetime.datetime.fromisoformat(value)
         if value.tzinfo is not None:
             raise ValueError
-    elif value is not None and (
-            given is not expected
+    elif (given is not expected
             or expected is int and abs(value) > _NUMBER_MAX
             or expected is str and b'\0' in value.encode()):
         raise ValueError
@@ -152,40 +161,29 @@ def order(
         first direction, or ``desc``
     :raises cellsched.exception.InvalidField: names the key
     """
-    where = 'server list'
     for field, values in ('sort_keys', keys), ('sort_dirs', directions):
         if not (isinstance(values, (list, tuple)) and all(
                 isinstance(value, str) for value in values)):
-            raise exception.InvalidField(
-                where=where, field=field, expected='a list of strings')
+            raise _invalid(field, 'a list of strings')
     if len(directions) > len(keys):
-        raise exception.InvalidField(
-            where=where, field='sort_dirs', problem='too many directions',
-            expected='at most one for each sort key')
+        raise _invalid('sort_dirs', 'at most one for each sort key',
+                       'too many directions')
     for direction in directions:
         if direction not in _DIRECTIONS:
-            raise exception.InvalidField(
-                where=where, field='sort_dirs',
-                problem=f'unknown direction {direction!a:.60}',
-                expected='asc or desc')
+            raise _invalid('sort_dirs', 'asc or desc',
+                           f'unknown direction {direction!a:.60}')
     allowed = instance_list.SORT_KEYS - (set() if is_admin else _PLACES)
     for key in keys:
         if key not in allowed:
-            raise exception.InvalidField(
-                where=where, field='sort_keys',
-                problem=f'unknown sort key {key!a:.60}',
-                expected=f'some of {", ".join(sorted(allowed))}')
+            raise _invalid('sort_keys', f'some of {_listed(allowed)}',
+                           f'unknown sort key {key!a:.60}')
     if len(set(keys)) < len(keys):
-        raise exception.InvalidField(
-            where=where, field='sort_keys', problem='a key is repeated',
-            expected='each key once')
+        raise _invalid('sort_keys', 'each key once', 'a key is repeated')
     if not keys:
         return NEWEST
     default = directions[0] if directions else 'desc'
-    described = [
-        (key, _DIRECTIONS[directions[place] if place < len(directions)
-                          else default])
-        for place, key in enumerate(keys)]
+    described = [(key, _DIRECTIONS[direction]) for key, direction
+                 in itertools.zip_longest(keys, directions, fillvalue=default)]
     # Pages need a total order, because the next page begins after the last
     # server of this one.
     if 'uuid' not in keys:
@@ -206,18 +204,14 @@ def parse_filters(
     :raises cellsched.exception.InvalidField: names the filter
     """
     if not isinstance(filters, Mapping):
-        raise exception.InvalidField(
-            where='server list', field='filters',
-            expected='a mapping of names to values')
+        raise _invalid('filters', 'a mapping of names to values')
     allowed = FILTERS - (set() if is_admin else _OF_ADMINISTRATORS)
     matches: dict[str, list[Any]] = {}
     rest: dict[str, Any] = {}
     for name, value in filters.items():
         if name not in allowed:
-            raise exception.InvalidField(
-                where='server list', field='filters',
-                problem=f'unknown filter {name!a:.60}',
-                expected=f'some of {", ".join(sorted(allowed))}')
+            raise _invalid('filters', f'some of {_listed(allowed)}',
+                           f'unknown filter {name!a:.60}')
         if name in _TAGS:
             rest[_TAGS[name]] = _texts(name, (
                 value.split(',') if isinstance(value, str) else value))
@@ -233,10 +227,9 @@ def parse_filters(
         else:
             column = _COLUMNS.get(name, name)
             if column in matches:
-                raise exception.InvalidField(
-                    where='server list', field=f'filters.{name}',
-                    problem='another filter is for the same field',
-                    expected='one filter for each field')
+                raise _invalid(
+                    f'filters.{name}', 'one filter for each field',
+                    'another filter is for the same field')
             matches[column] = [
                 _number(name, text) if column in _NUMBERS else text
                 for text in _texts(name, value)]
@@ -244,11 +237,14 @@ def parse_filters(
         matches['instance_type_id'] = [flavor_id]
     if project_id is not None:
         matches['project_id'] = [project_id]
-    if 'changes_since' in rest or 'changes_before' in rest:
-        rest.setdefault('deleted', None)
-    if 'deleted' in matches.get('vm_state', ()):
+    if not rest.keys().isdisjoint(_TIMES.values()) or (
+            'deleted' in matches.get('vm_state', ())):
         rest.setdefault('deleted', None)
     return instance_list.InstanceFilter(matches=matches, **rest)
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ', '.join(sorted(names))
 
 
 def _texts(name: str, given: Any) -> list[str]:
@@ -258,27 +254,24 @@ def _texts(name: str, given: Any) -> list[str]:
             isinstance(value, str) and 0 < len(value) <= _LENGTH_MAX
             and value.isprintable() for value in values))
     if not good:
-        raise exception.InvalidField(
-            where='server list', field=f'filters.{name}',
-            expected=f'1 to {VALUES_MAX} strings of 1 to {_LENGTH_MAX} '
-                     'printable characters')
+        raise _invalid(
+            f'filters.{name}', f'1 to {VALUES_MAX} strings of 1 to '
+            f'{_LENGTH_MAX} printable characters')
     return list(values)
 
 
 def _vm_state(status: str) -> str:
     if status.upper() not in server.STATUSES:
-        raise exception.InvalidField(
-            where='server list', field='filters.status',
-            problem=f'unknown status {status!a:.60}',
-            expected=f'some of {", ".join(sorted(server.STATUSES))}')
+        raise _invalid(
+            'filters.status', f'some of {_listed(server.STATUSES)}',
+            f'unknown status {status!a:.60}')
     return server.vm_state_of(status)
 
 
 def _number(name: str, text: str) -> int:
     if not (text.isascii() and text.isdigit()) or int(text) > _NUMBER_MAX:
-        raise exception.InvalidField(
-            where='server list', field=f'filters.{name}',
-            expected=f'a whole number from 0 to {_NUMBER_MAX}')
+        raise _invalid(
+            f'filters.{name}', f'a whole number from 0 to {_NUMBER_MAX}')
     return int(text)
 
 
@@ -288,18 +281,13 @@ def _time(name: str, value: Any) -> datetime.datetime:
     try:
         return timeutils.normalize_time(timeutils.parse_isotime(value))
     except (ValueError, TypeError, AttributeError, OverflowError):
-        raise exception.InvalidField(
-            where='server list', field=f'filters.{name}',
-            expected='a time such as 2026-01-31T23:59:59Z') from None
+        raise _invalid(f'filters.{name}',
+                       'a time such as 2026-01-31T23:59:59Z') from None
 
 
 def _truth(name: str, value: Any) -> bool:
     if isinstance(value, bool):
         return value
-    if isinstance(value, str) and value.lower() in ('true', '1'):
-        return True
-    if isinstance(value, str) and value.lower() in ('false', '0'):
-        return False
-    raise exception.InvalidField(
-        where='server list', field=f'filters.{name}',
-        expected='true or false')
+    if not isinstance(value, str) or value.lower() not in _TRUTHS:
+        raise _invalid(f'filters.{name}', 'true or false')
+    return _TRUTHS[value.lower()]

@@ -9,7 +9,6 @@ import itertools
 import threading
 from typing import Any
 
-
 from cellsched.cells import gather
 from cellsched.cells import registry
 from cellsched.context import RequestContext
@@ -27,7 +26,6 @@ from cellsched.listing.query import NEWEST
 from cellsched.listing.query import ServerQuery
 from cellsched.listing import server
 from cellsched import objects
-
 
 #: Position of the state in a row.
 _VM_STATE = instance_list.SHOWN.index('vm_state')
@@ -86,16 +84,18 @@ class ListingPolicy:
 class _CellServers(merge.Source):
     """The servers of one cell, as far as they were read.
 
+    :ivar name: of the cell; None to hide it
     :ivar after: sort values of the last server that was read
     :ivar down: whether the cell did not answer
     """
 
     def __init__(
-        self, cell: objects.CellMapping, after: Sequence[Any] | None
+        self, cell: objects.CellMapping, name: str | None,
+        after: Sequence[Any] | None,
     ) -> None:
         super().__init__()
         self.cell = cell
-        self.name = server.name_of(cell)
+        self.name = name
         self.after = after
         self.down = False
 
@@ -128,10 +128,15 @@ class PageReader:
         self._order = query.order
         self._limit = query.limit
         self._shows_places = query.shows_places
-        self._batch = policy.batch(query.limit, len(cells))
+        #: Servers to read of a cell at a time.
+        self._size = policy.batch(query.limit, len(cells))
+        if query.limit is not None:
+            self._size = min(self._size, query.limit)
         self._after = after.values if after else None
         self._sources = {
-            cell.uuid: _CellServers(cell, self._after) for cell in cells}
+            cell.uuid: _CellServers(
+                cell, server.name_of(cell) if query.shows_places else None,
+                self._after) for cell in cells}
         self._moved = frozenset(after.moved if after else ())
         self._seen = set(self._moved)
 
@@ -154,7 +159,7 @@ class PageReader:
         self._seen.update(request.instance_uuid for request in requests)
         return [*itertools.islice(merge.merged(
             [*self._sources.values()], self._read, self._placed(requests),
-            self._order.descends, self._batch // 2
+            self._order.descends, self._size // 2
             if self._limit is None else 0), self._limit)]
 
     def _placed(
@@ -179,10 +184,10 @@ class PageReader:
 
     def _read(self, sources: Sequence[_CellServers]) -> Iterator[_Placed]:
         """Yield the next servers of some cells."""
-        asked = [source for source in sources if not source.down]
+        up = [source for source in sources if not source.down]
         gathered = self._gatherer.gather(
-            self._context, [source.cell for source in asked], self._ask)
-        for source in asked:
+            self._context, [source.cell for source in up], self._read_cell)
+        for source in up:
             if source.cell.uuid in gathered.results:
                 yield from self._next(
                     source, *gathered.results[source.cell.uuid])
@@ -197,19 +202,16 @@ class PageReader:
                         source, [tuple(getattr(row, name, None)
                                        for name in self._order.names)
                                  for row in rows],
-                        [server.Server.unknown(row, self._name(source))
+                        [server.Server.unknown(row, source.name)
                          for row in rows])
 
-    def _name(self, source: _CellServers) -> str | None:
-        return source.name if self._shows_places else None
-
-    def _ask(
+    def _read_cell(
         self, cell_context: RequestContext
     ) -> tuple[list[tuple[Any, ...]], list[server.Server]]:
         assert cell_context.cell is not None
         source = self._sources[cell_context.cell.uuid]
         return read_page(
-            database(cell_context), self._name(source), self._filters,
+            database(cell_context), source.name, self._filters,
             self._order, source.after, self._size, self._shows_places,
             self._shows_places)
 
@@ -220,11 +222,6 @@ class PageReader:
         return instance_mappings.page(
             connection, source.cell.id, self._order, self._filters.matches,
             source.after, self._size)
-
-    @property
-    def _size(self) -> int:
-        return (self._batch if self._limit is None
-                else min(self._batch, self._limit))
 
     def _next(
         self, source: _CellServers, sorted_by: Sequence[tuple[Any, ...]],
@@ -343,7 +340,7 @@ class ServerListing:
                     found = None
             if found or mapping is None or mapping.queued_for_delete:
                 break
-            # A retry may have removed it from cell0 and made a request again.
+            # A retry may have moved it from cell0 to a new build request.
         if found is None and to_delete and mapping is not None and (
                 cell is not None and not mapping.queued_for_delete):
             found = self._unknown(uuid, cell)
@@ -362,14 +359,14 @@ class ServerListing:
         :raises cellsched.exception.CellsDown: a cell does not answer, and the
             policy does not allow to leave it out
         """
-        asked = query.filters.matches.get('project_id')
+        projects = query.filters.matches.get('project_id')
         # The marker may be any request.
         uuids = (query.filters.matches.get('uuid') if query.marker is None
                  else None)
         with self._database.reader() as connection:
-            requests = build_requests.list_all(connection, asked, uuids)
-            only = (instance_mappings.cells(connection, asked)
-                    if asked and self._policy.per_project_cells else None)
+            requests = build_requests.list_all(connection, projects, uuids)
+            only = (instance_mappings.cells(connection, projects)
+                    if projects and self._policy.per_project_cells else None)
         cells = [cell for cell in self._cells.all()
                  if only is None or cell.id in only]
         after = self._after(context, query, requests)
@@ -445,7 +442,7 @@ class ServerListing:
         """Return the present sort values of a server, and if all are known.
 
         The values are None if the user may not see the server, or it does not
-        exist. If its cell does not answer, they are those of its mapping.
+        exist. If its cell does not answer, they are the values of its mapping.
         """
         for request in requests:
             if request.instance_uuid == uuid:
@@ -457,12 +454,15 @@ class ServerListing:
                 return None, False
             known = instance_mappings.values(connection, uuid, order)
         cell = mapping.cell_mapping
-        gathered = self._gatherer.gather(
-            context, [cell], lambda cell_context: _values_there(
-                database(cell_context), uuid, order))
+
+        def read(cell_context: RequestContext) -> Sequence[Any] | None:
+            with database(cell_context).reader() as connection:
+                return instance_list.values(connection, uuid, order)
+
+        gathered = self._gatherer.gather(context, [cell], read)
         if cell.uuid not in gathered.results:
             return tuple(known), False
-        found: Sequence[Any] | None = gathered.results[cell.uuid]
+        found = gathered.results[cell.uuid]
         return None if found is None else tuple(found), True
 
 
@@ -477,10 +477,3 @@ def _page_end(
 def visible(context: RequestContext, project_id: str | None) -> bool:
     """Return whether the user may see the servers of a project."""
     return context.is_admin or project_id == context.project_id
-
-
-def _values_there(
-    database: session.Database, uuid: str, order: sort_order.SortOrder
-) -> Sequence[Any] | None:
-    with database.reader() as connection:
-        return instance_list.values(connection, uuid, order)

@@ -41,7 +41,7 @@ class TestCase(base.TestCase):
         return uuids
 
     def put(self, cell, count=1, **fields):
-        """Have servers in a cell; return their uuids."""
+        """Put servers into a cell; return their uuids."""
         uuids = self.accept(count, **fields)
         self.decide(cell, uuids)
         self.add_rows(cell, uuids, **fields)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Putting sorted sequences together that are read in batches."""
+"""Merges of sorted sequences that are read in batches."""
 
 import itertools
 
@@ -15,7 +15,7 @@ SEQUENCES = strategies.lists(
 
 
 class Batches(merge.Source):
-    """Items that are read so many at a time."""
+    """Items that are read in batches."""
 
     def __init__(self, items, size):
         super().__init__()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Queries: what they show, and what is refused."""
+"""Queries, their results and their refusals."""
 
 from cellsched.db.cell import instance_children
 from cellsched.db.cell import instance_list

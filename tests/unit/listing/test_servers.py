@@ -109,7 +109,7 @@ class TestServers(base.TestCase):
                     instance=samples.instance(uuid))], samples.NOW)
 
         class Retrying(target.Targets):
-            """Ways into cells, on which a server is retried meanwhile."""
+            """Targets of cells; a server is retried during a read."""
 
             def database(self, cell):
                 database = super().database(cell)
@@ -134,22 +134,22 @@ class TestServers(base.TestCase):
                        instance_children.create_tags,
                        {uuid: [tag]})
 
-        wanted = {waiting: ('w',), built: ('b',), buried: ('c',)}
+        expected = {waiting: ('w',), built: ('b',), buried: ('c',)}
         page = self.list_all(10)
         self.assertEqual(
-            wanted, {found.uuid: found.tags for found in page.servers})
-        self.assertEqual(wanted, {
+            expected, {found.uuid: found.tags for found in page.servers})
+        self.assertEqual(expected, {
             uuid: self.reader.get(self.context, uuid)[0].tags
-            for uuid in wanted})
+            for uuid in expected})
 
     def test_servers_of_other_projects_are_shown_to_administrators(self):
         theirs = {*self.put(self.cell1, project_id='other'),
                   *self.accept(project_id='other')}
-        mine = {*self.put(self.cell1), *self.accept()}
+        own = {*self.put(self.cell1), *self.accept()}
         admin = context.admin()
 
-        self.assertEqual(mine, set(self.listed()))
-        self.assertEqual(mine | theirs, set(self.listed(context=admin)))
+        self.assertEqual(own, set(self.listed()))
+        self.assertEqual(own | theirs, set(self.listed(context=admin)))
         for uuid in theirs:
             self.assertRaises(exception.InstanceNotFound, self.get, uuid)
             self.assertEqual(uuid, self.reader.get(admin, uuid)[0].uuid)
@@ -173,21 +173,21 @@ class TestServers(base.TestCase):
             self.assertEqual(expected[:limit], self.listed(limit=limit))
 
     def test_unreadable_cell_is_named_in_the_page(self):
-        [there], [here] = self.put(self.cell1), self.put(self.cell2)
+        [first], [second] = self.put(self.cell1), self.put(self.cell2)
         self.take_down(self.cell1)
 
         page = self.list_all()
 
         self.assertEqual(
-            {there: ('UNKNOWN', None, 'cell1'),
-             here: ('BUILD', 'server', 'cell2')},
+            {first: ('UNKNOWN', None, 'cell1'),
+             second: ('BUILD', 'server', 'cell2')},
             {each.uuid: (each.status, each.name, each.cell)
              for each in page.servers})
-        self.assertEqual('UNKNOWN', self.get(there)[0].status)
+        self.assertEqual('UNKNOWN', self.get(first)[0].status)
         self.assertEqual([self.cell1.identity], page.down_cells)
 
     def test_hanging_cell_is_named_in_the_page(self):
-        [there], [here] = self.put(self.cell1), self.put(self.cell2)
+        [first], [second] = self.put(self.cell1), self.put(self.cell2)
         go_on = threading.Event()
         self.addCleanup(go_on.set)
         cell1 = self.cell1
@@ -205,7 +205,7 @@ class TestServers(base.TestCase):
         page = self.list_all()
 
         self.assertEqual(
-            {there: 'UNKNOWN', here: 'BUILD'},
+            {first: 'UNKNOWN', second: 'BUILD'},
             {each.uuid: each.status for each in page.servers})
         self.assertEqual([self.cell1.identity], page.down_cells)
 
@@ -257,7 +257,7 @@ def sorted_as(order, made):
 class TestPages(base.TestCase):
 
     def fill(self, rows):
-        """Have servers where they are; return their values by uuid."""
+        """Put servers into their cells; return their values by uuid."""
         made = {}
         for place, fields in rows:
             fields = {**fields, 'vm_state': 'building'}
@@ -276,11 +276,11 @@ class TestPages(base.TestCase):
 
     def pages(self, order, limit, **filters):
         """Return the uuids of each page until one is empty."""
-        wanted = query.parse_filters(filters, 'project')
+        parsed = query.parse_filters(filters, 'project')
         pages, marker = [], None
         while True:
             page = self.reader.list(self.context, query.ServerQuery(
-                wanted, order, limit, marker))
+                parsed, order, limit, marker))
             pages.append([found.uuid for found in page.servers])
             if not page.marker:
                 return pages[:-1]
@@ -345,13 +345,13 @@ class TestPages(base.TestCase):
     def test_marker_may_be_in_any_cell(self):
         second = datetime.timedelta(seconds=1)
         [buried] = self.put(self.cell0, created_at=samples.NOW)
-        [there] = self.put(self.cell1, created_at=samples.NOW + second)
+        [built] = self.put(self.cell1, created_at=samples.NOW + second)
         [waiting] = self.accept(created_at=samples.NOW + 2 * second)
         [last] = self.put(self.cell2, created_at=samples.NOW + 3 * second)
 
-        for marker, rest in ((buried, []), (there, [buried]),
-                             (waiting, [there, buried]),
-                             (last, [waiting, there, buried])):
+        for marker, rest in ((buried, []), (built, [buried]),
+                             (waiting, [built, buried]),
+                             (last, [waiting, built, buried])):
             page = self.reader.list(self.context, query.ServerQuery(
                 marker=query.Marker(marker), limit=10))
             self.assertEqual(rest, [found.uuid for found in page.servers])
@@ -407,7 +407,7 @@ class TestPages(base.TestCase):
 
         self.assertEqual(
             [made[:2], made[2:4], made[4:]], self.pages(query.NEWEST, 2))
-        # It is not told what these are called.
+        # The names of the cells are hidden from the user.
         self.assertEqual([made[1::2]], self.pages(
             query.NEWEST, 10, name='server'))
 
@@ -424,7 +424,7 @@ class TestPages(base.TestCase):
         self.assertIn(self.cell1.identity, str(failed))
 
     def test_cells_without_servers_of_the_project_need_not_be_read(self):
-        [mine] = self.put(self.cell2)
+        [own] = self.put(self.cell2)
         self.put(self.cell1, project_id='other')
         self.take_down(self.cell1)
         self.reader = self.make_reader(
@@ -433,7 +433,7 @@ class TestPages(base.TestCase):
         page = self.reader.list(self.context, query.ServerQuery(
             query.parse_filters({}, 'project')))
 
-        self.assertEqual(([mine], []), (
+        self.assertEqual(([own], []), (
             [found.uuid for found in page.servers], page.down_cells))
 
 
