@@ -2,6 +2,7 @@
 """Deallocation of the networks of ended servers."""
 
 import dataclasses
+
 from oslo_log import log
 
 from cellsched.clock import Clock

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Servers have their networks as long as they live, wherever they are."""
+"""Networks of servers, from their builds to their deletions."""
 
 import json
 
@@ -33,14 +33,14 @@ class TestNetworks(base.TestCase):
             if each['instance'] == uuid]
 
     def assertNetworksMatch(self):
-        """Who has networks is who is there, on the host where it is."""
+        """The active servers, and no others, have networks on their hosts."""
         network = self.world.agents['a1'].parts.network
 
         def check():
-            wanted = {
+            expected = {
                 found.uuid: {found.host} for found in map(
                     self.get, self.listed()) if found.status == 'ACTIVE'}
-            self.assertEqual(wanted, network.allocated())
+            self.assertEqual(expected, network.allocated())
 
         self.soon(check)
 

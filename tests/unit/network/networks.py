@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Network plug-ins with the options that a test wants."""
+"""Network plug-ins with options."""
 
 from oslo_config import cfg
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Taking networks back from servers that ended."""
+"""Deallocation of the networks of ended servers."""
 
 from cellsched import context
 from cellsched.db.cell import instances

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plug-in that records, in memory or in a file, and may fail."""
+"""The plug-in that records changes in memory or in a file."""
 
 from concurrent import futures
 import json
@@ -72,11 +72,12 @@ class TestFakeNetworks(suite.NetworkSuite, base.TestCase):
         with futures.ThreadPoolExecutor(len(sharing)) as threads:
             list(threads.map(change, sharing))
 
-        left = sharing[0].allocated()
-        self.assertEqual({each.uuid for each in instances[10:]},
-                         set(left) - {each.uuid for each in instances[:10]})
+        allocated = sharing[0].allocated()
+        self.assertEqual(
+            {each.uuid for each in instances[10:]},
+            set(allocated) - {each.uuid for each in instances[:10]})
         for network in sharing:
-            self.assertEqual(left, network.allocated())
+            self.assertEqual(allocated, network.allocated())
             self.assertEqual(sharing[0].records, network.records)
 
     def test_plugin_without_a_file_records_in_memory(self):

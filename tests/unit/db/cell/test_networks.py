@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which servers may have networks, and which must not have them any more."""
+"""Rows of servers that may have networks."""
 
 from cellsched.db.cell import instances
 from cellsched.db.cell import networks
