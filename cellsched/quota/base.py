@@ -23,8 +23,7 @@ from cellsched import objects
 #: The limited resources: servers, virtual CPUs, and memory in MB.
 RESOURCES = ('instances', 'cores', 'ram')
 
-
-#: An error of computing with seconds, at most.
+#: The largest rounding error of a computed time, in seconds.
 _ROUNDING_S = 1e-6
 
 

@@ -33,24 +33,18 @@ def admit_recorded(
 
     Otherwise it is as :meth:`cellsched.quota.base.QuotaDriver.admit_all`.
     """
-    used: dict[quotas.Owner, dict[str, int]] = {}
+    by_project: dict[str, list[base.QuotaBatch]] = {}
+    for batch in batches:
+        if any((batch.limits or {}).values()):
+            by_project.setdefault(batch.project_id or '', []).append(batch)
     refused: dict[str, exception.OverQuota] = {}
-    for batch in sorted(batches, key=_owner):
-        limits = batch.limits or {}
-        if not any(limits.values()):
-            continue
-        project_id, user_id = owner = _owner(batch)
+    # Lock the projects in a fixed order to avoid deadlocks.
+    for project_id in sorted(by_project):
         quotas.lock(connection, project_id, now)
-        if owner not in used:
-            for each, usage in zip(
-                    ((project_id, None), owner),
-                    instance_mappings.usages(
-                        connection, project_id, user_id, False)):
-                used.setdefault(each, usage._asdict())
-        refused.update(_refused([
-            _Room(limited(limits[name]), used[each])
-            for name, each in (('project', (project_id, None)),
-                               ('user', owner)) if limits.get(name)], batch))
+        limited_batches = by_project[project_id]
+        for batch, rooms in zip(limited_batches, _rooms(
+                connection, project_id, limited_batches)):
+            refused.update(_refused(rooms, batch))
     return refused
 
 
@@ -84,32 +78,34 @@ class DbQuotaDriver(base.QuotaDriver):
         self, connection: Any, project_id: str | None, user_id: str | None,
         flavor: objects.Flavor, min_count: int, max_count: int,
     ) -> int:
-        owner = project_id or '', user_id
-        room = _of(owner, self._rooms(
-            connection, self.limits_of(connection, [owner]), accepted=True))
-        size = _size(flavor.vcpus, flavor.memory_mb)
-        count = min((each.times(size, max_count) for each in room),
+        rooms = _rooms(connection, project_id or '', self._limited(
+            connection, [base.QuotaBatch(project_id, user_id, ())]), True)[0]
+        size = _size(flavor)
+        count = min((each.times(size, max_count) for each in rooms),
                     default=max_count)
         if count >= min_count:
             return count
         requested = {name: amount * min_count for name, amount in size.items()}
-        raise _over(room, requested)
+        raise _over(rooms, requested)
 
     def admit_all(
         self, connection: Any, batches: Iterable[base.QuotaBatch]
     ) -> dict[str, exception.OverQuota]:
         if not self._recheck:
             return {}
-        batches = [batch for batch in batches if batch.builds]
+        return admit_recorded(connection, self._limited(
+            connection, [batch for batch in batches if batch.builds]),
+            self.clock.now())
+
+    def _limited(
+        self, connection: Any, batches: Iterable[base.QuotaBatch]
+    ) -> list[base.QuotaBatch]:
+        """Return batches with the limits of now."""
         limits = self.limits_of(connection, map(_owner, batches))
-        # Lock the projects in a fixed order to avoid deadlocks.
-        for project_id in sorted({project for project, _ in limits}):
-            quotas.lock(connection, project_id, self.clock.now())
-        rooms = self._rooms(connection, limits)
-        refused: dict[str, exception.OverQuota] = {}
-        for batch in batches:
-            refused.update(_refused(_of(_owner(batch), rooms), batch))
-        return refused
+        return [batch._replace(limits={
+            'project': limits.get((batch.project_id or '', None), {}),
+            'user': {} if batch.user_id is None else limits.get(
+                _owner(batch), {})}) for batch in batches]
 
     def limits_of(
         self, connection: Any, owners: Iterable[quotas.Owner]
@@ -126,25 +122,6 @@ class DbQuotaDriver(base.QuotaDriver):
             for (project_id, user_id), limits in quotas.limits(
                 connection, owners).items()}
         return {owner: limits for owner, limits in found.items() if limits}
-
-    def _rooms(
-        self, connection: Any,
-        limits: Mapping[quotas.Owner, Mapping[str, int]],
-        accepted: bool = False,
-    ) -> dict[quotas.Owner, '_Room']:
-        """Count the usage of each owner with limits."""
-        users: dict[str, set[str]] = {}
-        for project_id, user_id in limits:
-            users.setdefault(project_id, set()).update(
-                () if user_id is None else (user_id,))
-        used: dict[quotas.Owner, instance_mappings.ProjectUsage] = {}
-        for project_id, user_ids in users.items():
-            for each in user_ids or (None,):
-                owners = (project_id, None), (project_id, each)
-                used.update(zip(owners, instance_mappings.usages(
-                    connection, project_id, each, accepted)))
-        return {owner: _Room(each, used[owner]._asdict())
-                for owner, each in limits.items()}
 
 
 class _Room:
@@ -177,60 +154,69 @@ def _owner(batch: base.QuotaBatch) -> quotas.Owner:
     return batch.project_id or '', batch.user_id
 
 
-def _of(
-    owner: quotas.Owner, rooms: Mapping[quotas.Owner, _Room]
-) -> list[_Room]:
-    """Return the limits for a user: the project's, and the user's."""
-    return [rooms[each] for each in dict.fromkeys(((owner[0], None), owner))
-            if each in rooms]
+def _rooms(
+    connection: Any, project_id: str, batches: Sequence[base.QuotaBatch],
+    accepted: bool = False,
+) -> list[list[_Room]]:
+    """Return the rooms of a project and of its user, for each batch.
+
+    The batches share the rooms. Without a limit the usage is not counted.
+    """
+    limits = [batch.limits or {} for batch in batches]
+    users = {batch.user_id: None for batch, each in zip(batches, limits)
+             if each.get('user')}
+    if not users and any(any(each.values()) for each in limits):
+        users = {None: None}
+    used: dict[str | None, dict[str, int]] = {}
+    for user_id in users:
+        for owner, usage in zip((None, user_id), instance_mappings.usages(
+                connection, project_id, user_id, accepted)):
+            used[owner] = usage._asdict()
+    return [[_Room(limited(each[name]), used[owner])
+             for name, owner in (('project', None), ('user', batch.user_id))
+             if each.get(name)] for batch, each in zip(batches, limits)]
 
 
-def _size(vcpus: int, memory_mb: int) -> dict[str, int]:
-    return {'instances': 1, 'cores': vcpus, 'ram': memory_mb}
+def _size(*servers: objects.Flavor | base.QuotaBuild) -> dict[str, int]:
+    return {'instances': len(servers),
+            'cores': sum(each.vcpus for each in servers),
+            'ram': sum(each.memory_mb for each in servers)}
 
 
 def _refused(
-    room: Sequence[_Room], batch: base.QuotaBatch
+    rooms: Sequence[_Room], batch: base.QuotaBatch
 ) -> dict[str, exception.OverQuota]:
     """Count the builds of a batch that fit; return errors for the rest."""
     builds = batch.builds
-    before = [dict(each.used) for each in room]
+    before = [dict(each.used) for each in rooms]
     error = None
     refused = []
     for build in builds:
-        size = _size(build.vcpus, build.memory_mb)
-        if any(each.lacks(size) for each in room):
-            error = error or _over(room, size, _TOO_LARGE)
+        size = _size(build)
+        if any(each.lacks(size) for each in rooms):
+            error = error or _over(rooms, size, _TOO_LARGE)
             refused.append(build.uuid)
         else:
-            for each in room:
+            for each in rooms:
                 each.take(size)
     if error is None:
         return {}
     least = min(batch.min_count, len(builds))
     if len(builds) - len(refused) < least:
-        for each, used in zip(room, before):
+        for each, used in zip(rooms, before):
             each.used.update(used)
         if least > 1:
-            error = _over(room, _sum(builds[:least]), _TOO_LARGE)
+            error = _over(rooms, _size(*builds[:least]), _TOO_LARGE)
         refused = [build.uuid for build in builds]
     return dict.fromkeys(refused, error)
 
 
-def _sum(builds: Iterable[base.QuotaBuild]) -> dict[str, int]:
-    total = dict.fromkeys(base.RESOURCES, 0)
-    for build in builds:
-        for resource, amount in _size(build.vcpus, build.memory_mb).items():
-            total[resource] += amount
-    return total
-
-
 def _over(
-    room: Iterable[_Room], requested: Mapping[str, int],
+    rooms: Iterable[_Room], requested: Mapping[str, int],
     code: int = exception.OverQuota.code,
 ) -> exception.OverQuota:
     """Return the error; a project's limit comes before a user's."""
-    each = next(each for each in room if each.lacks(requested))
+    each = next(each for each in rooms if each.lacks(requested))
     overs = each.lacks(requested)
 
     def listed(amounts: Mapping[str, int]) -> str:

@@ -139,37 +139,31 @@ class UnifiedLimitsDriver(db.DbQuotaDriver):
         """
         answer, now = self._answers.get(project_id), self.clock.monotonic()
         if answer is None or now - answer.at >= self._interval_s:
-            answer = self._read(ask, now, answer and answer.limits)
+            # It imports openstacksdk: 0.6 s of CPU, for commands too.
+            from oslo_limit import limit
+
+            try:
+                if self._enforcer is None:
+                    self._enforcer = limit.Enforcer(_count, cache=False)
+                found = dict(ask(self._enforcer))
+                self._conditions.end(_UNREAD)
+                answer = _Answer(now, found)
+            except Exception as exc:
+                # For a malformed answer, oslo.limit raises any kind of error.
+                reason = plugins.said_by(exc).rstrip('.')
+                if isinstance(exc, (AttributeError, LookupError, TypeError)):
+                    reason = ('oslo.limit cannot read the answer of '
+                              f'Keystone: {reason}')
+                self._conditions.occur(
+                    _UNREAD, f'{reason}. Known limits stay in force. Without '
+                    'them, no request is accepted')
+                answer = _Answer(now, answer and answer.limits, reason)
             if len(self._answers) >= _CACHED_MAX:
                 self._answers.clear()
             self._answers[project_id] = answer
         if answer.limits is None:
             raise exception.LimitsUnavailable(reason=answer.error)
         return answer.limits
-
-    def _read(
-        self, ask: Callable[['limit.Enforcer'], Iterable[tuple[str, int]]],
-        now: float, before: _Limits | None,
-    ) -> _Answer:
-        # It imports openstacksdk: 0.6 s of CPU, for commands too.
-        from oslo_limit import limit
-
-        try:
-            if self._enforcer is None:
-                self._enforcer = limit.Enforcer(_count, cache=False)
-            answer = _Answer(now, dict(ask(self._enforcer)))
-            self._conditions.end(_UNREAD)
-            return answer
-        except Exception as exc:
-            # For a malformed answer, oslo.limit raises any kind of error.
-            reason = plugins.said_by(exc).rstrip('.')
-            if isinstance(exc, (AttributeError, LookupError, TypeError)):
-                reason = ('oslo.limit cannot read the answer of '
-                          f'Keystone: {reason}')
-            self._conditions.occur(_UNREAD, f'{reason}. Known limits stay in '
-                                   'force. Without them, no request is '
-                                   'accepted')
-            return _Answer(now, before, reason)
 
 
 def _count(project_id: str | None, names: Any) -> dict[str, int]:

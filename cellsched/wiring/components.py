@@ -19,6 +19,7 @@ from cellsched.cells.registry import CellRegistry
 from cellsched.cells.service_records import Heartbeat
 from cellsched.cells.service_records import ServiceCounts
 from cellsched.cells.target import Targets
+from cellsched.conf import enabled
 from cellsched.context import admin
 from cellsched.context import RequestContext
 from cellsched.db import api as api_schema
@@ -29,7 +30,7 @@ from cellsched.notify.notifiers import TaskNotifier
 from cellsched.observability.metrics import queue_readings
 from cellsched.observability.metrics import Reading
 from cellsched.observability.monitoring import Check
-from cellsched import quota
+from cellsched import plugins
 from cellsched.quota.base import QuotaDriver
 from cellsched.rpc import compute
 from cellsched.wiring import base
@@ -151,7 +152,8 @@ class Components(CellComponents):
     @functools.cached_property
     def quotas(self) -> QuotaDriver:
         """The quota driver."""
-        return quota.load(self.conf, self.clock)
+        return enabled.make(
+            self.conf, plugins.QUOTA, QuotaDriver, self.conf, self.clock)
 
     @functools.cached_property
     def listing(self) -> ServerListing:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""No project gets more than its quota, however it asks."""
+"""The quota of a project under all kinds of requests."""
 
 import sqlalchemy as sa
 
@@ -25,7 +25,7 @@ class TestQuota(base.TestCase):
         self.quotas.set(base.ADMIN, PROJECT, limits)
 
     def used(self, resource='instances'):
-        """Return how much is used, and how much is accepted besides."""
+        """Return the used and the accepted amount."""
         [quota] = [quota for quota in self.quotas.get(base.ADMIN, PROJECT)
                    if quota.resource == resource]
         return quota.used, quota.pending
@@ -36,7 +36,7 @@ class TestQuota(base.TestCase):
         return str(exc)
 
     def fates(self, uuids):
-        """Return how many are active, and the reasons of the others."""
+        """Return the number of active servers, and reasons of failures."""
         found = self.settled(uuids)
         active = [each for each in found if each.status == 'ACTIVE']
         return len(active), [each for each in found if each not in active]
@@ -104,17 +104,17 @@ class TestQuota(base.TestCase):
     def test_unreachable_cell_counts_in_full(self):
         self.limit(instances=6)
         found = self.built(min_count=6)
-        there = sum(bool(self.rows(each.uuid).get('cell2'))
-                    for each in found)
-        self.assertLess(0, there)
+        in_cell2 = sum(bool(self.rows(each.uuid).get('cell2'))
+                       for each in found)
+        self.assertLess(0, in_cell2)
 
         self.take_down('cell2')
 
         self.refused()
         cells = {each.cell: (each.answers, each.usage.instances)
                  for each in self.quotas.by_cell(base.ADMIN, PROJECT)}
-        self.assertEqual({'cell1': (True, 6 - there),
-                          'cell2': (False, there)}, cells)
+        self.assertEqual({'cell1': (True, 6 - in_cell2),
+                          'cell2': (False, in_cell2)}, cells)
 
     def test_lowered_limit_fails_builds_over_quota(self):
         [one] = self.unheard().servers.create(base.USER, 'one', 'small')

@@ -3,9 +3,11 @@
 
 from oslo_config import cfg
 
+from cellsched.conf import enabled
 from cellsched.conf import quota as quota_conf
 from cellsched import exception
-from cellsched import quota
+from cellsched import plugins
+from cellsched.quota import base as quota
 from cellsched.quota import db
 from cellsched.quota import noop
 from tests.unit import base
@@ -19,7 +21,8 @@ class TestLoad(base.TestCase):
         conf([], default_config_files=[], default_config_dirs=[])
         for name, value in values.items():
             conf.set_override(name, value, 'quota')
-        return quota.load(conf, None)
+        return enabled.make(
+            conf, plugins.QUOTA, quota.QuotaDriver, conf, None)
 
     def test_default_driver_is_the_database_driver(self):
         self.assertIsInstance(self.load(), db.DbQuotaDriver)

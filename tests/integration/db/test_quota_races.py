@@ -31,7 +31,7 @@ class TestQuotaRaces(base.APITestCase):
             for driver, builds in zip(self.drivers, batches)]))
 
     def admit(self, driver, builds):
-        """Admit builds, again if the transaction was lost to another."""
+        """Admit builds; repeat a transaction that lost a conflict."""
         while True:
             try:
                 refused = self.project.admit(driver, builds)
@@ -62,7 +62,7 @@ class TestQuotaRaces(base.APITestCase):
 
             used = self.project.usage()[0]
             self.assertLessEqual(used, ROOM)
-            # Nothing that was deleted is in the way of others.
+            # Deleted servers use no quota.
             rest = self.project.accept(ROOM)
             self.admit(self.drivers[0], rest)
             self.assertEqual(ROOM, self.project.usage()[0])
@@ -90,7 +90,7 @@ class TestQuotaRaces(base.APITestCase):
 @profile.full_only(
     'a further isolation; the rules are proven in read committed')
 class TestRepeatableRead(TestQuotaRaces):
-    """The same where a transaction sees what there was at its beginning."""
+    """The same races with snapshots of the start of each transaction."""
 
     parameters = ('options=-cdefault_transaction_isolation'
                   '%3Drepeatable%5C%20read')

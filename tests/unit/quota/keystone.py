@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Keystone that knows nothing but limits, on a port of its own."""
+"""A Keystone with limits only, on a port of its own."""
 
 import functools
 from http import server
@@ -14,12 +14,12 @@ PASSWORD = 'p@ss/word'
 
 
 class Keystone:
-    """Tells limits to who has the password, and counts how often.
+    """Answers requests for limits, and records them.
 
     :ivar registered: default limits, by their names
     :ivar limits: of projects, by their names
-    :ivar broken: whether it answers nothing but that it cannot
-    :ivar asked: the paths of limits that were asked for
+    :ivar broken: whether each answer is an error
+    :ivar asked: the last parts of the requested paths
     """
 
     def __init__(self):
@@ -36,7 +36,7 @@ class Keystone:
         self.broken = False
 
     def answer(self, path, query):
-        """Return the body that a path has."""
+        """Return the body of a path."""
         if path == '/v3':
             return {'version': {
                 'id': 'v3.14', 'status': 'stable',
@@ -89,9 +89,9 @@ class _Handler(server.BaseHTTPRequestHandler):
                 path, dict(parse.parse_qsl(query))))
 
     def do_POST(self):
-        said = json.loads(self.rfile.read(int(
+        login = json.loads(self.rfile.read(int(
             self.headers['Content-Length'])))
-        user = said['auth']['identity']['password']['user']
+        user = login['auth']['identity']['password']['user']
         if self._keystone.broken or user['password'] != PASSWORD:
             self._send(401, {'error': {'message': 'wrong password'}})
         else:
@@ -113,12 +113,12 @@ class _Handler(server.BaseHTTPRequestHandler):
 
 @functools.cache
 def shared():
-    """Return the one of this process: oslo.limit keeps its connection."""
+    """Return the Keystone of this process: oslo.limit keeps a connection."""
     return Keystone()
 
 
 def options(url):
-    """Return the lines that a file has for it."""
+    """Return the lines of a configuration file."""
     return (f'[quota]\ndriver = nova.quota.UnifiedLimitsDriver\n'
             f'[oslo_limit]\nendpoint_id = {ENDPOINT}\nauth_type = password\n'
             f'auth_url = {url}\nusername = cellsched\n'
@@ -127,14 +127,14 @@ def options(url):
 
 
 def forget():
-    """Have the global configuration of the process be as when it began."""
+    """Clear the global configuration of the process."""
     cfg.CONF.clear()
 
 
 def read(path):
     """Read a file as the global configuration, as a host application does.
 
-    Returns what tells which files it was read from.
+    :returns: a function that returns the names of the files
     """
     cfg.CONF([], default_config_files=[str(path)], default_config_dirs=[])
     return lambda: cfg.CONF.config_file

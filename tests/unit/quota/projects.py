@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A project with servers in cells, and a driver that counts them."""
+"""A project with servers in cells, and a driver with its quotas."""
 
 from oslo_config import cfg
 
@@ -18,7 +18,7 @@ PROJECT, USER = 'project', 'user'
 
 
 class Project:
-    """What happens to a project's servers, each in a transaction."""
+    """Changes of a project's servers, each in a transaction."""
 
     def __init__(self, database):
         self.database = database
@@ -38,7 +38,7 @@ class Project:
 
     def accept(self, count=1, vcpus=1, memory_mb=512, decided=True,
                user_id=USER, project_id=PROJECT):
-        """Accept servers, which have a cell unless that is said."""
+        """Accept servers; by default they have a cell."""
         uuids = samples.uuids(count)
         flavor = samples.flavor(vcpus=vcpus, memory_mb=memory_mb)
         with self.database.writer() as connection:
@@ -57,7 +57,7 @@ class Project:
 
     def admit(self, driver, builds, min_count=1, user_id=USER,
               project_id=PROJECT):
-        """Admit what fits, as a conductor does; return the others."""
+        """Admit builds as a conductor does; return the refused ones."""
         with self.database.writer() as connection:
             refused = driver.admit(
                 connection, project_id, user_id, builds, min_count)
@@ -79,7 +79,7 @@ class Project:
             instance_mappings.mark_deleted(connection, uuids, samples.NOW)
 
     def usage(self, **which):
-        """Return servers, cores and memory that the project holds."""
+        """Return the numbers of servers and cores, and the memory in use."""
         with self.database.reader() as connection:
             return instance_mappings.usage(
                 connection, PROJECT, **which)[:3]

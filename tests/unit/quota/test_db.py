@@ -33,7 +33,7 @@ class QuotaTestCase(base.TestCase):
     def statements(self):
         """Return the statements that are executed from now on.
 
-        What begins a transaction is not among them.
+        Statements that begin a transaction are omitted.
         """
         seen = []
 
@@ -98,10 +98,10 @@ class TestCheck(QuotaTestCase):
     def test_as_many_as_fit_may_be_accepted(self):
         self.project.limit(instances=10, cores=20, ram=51200)
 
-        for most, asked in (
+        for most, size in (
                 (10, {}), (5, {'vcpus': 4}), (3, {'memory_mb': 16384}),
                 (10, {'vcpus': 0, 'memory_mb': 0})):
-            self.assertEqual(most, self.check(1, 50, **asked))
+            self.assertEqual(most, self.check(1, 50, **size))
         self.assertEqual(2, self.check(1, 2))
 
     def test_refusal_has_the_request_and_the_limit(self):
@@ -206,12 +206,12 @@ class TestAdmit(QuotaTestCase):
         self.project.limit(instances=3)
         self.project.limit(user_id='other', instances=1)
         self.project.limit(project_id='b', cores=1)
-        wanted = [('project', 'user', 4, 4), ('project', 'other', 2, 1),
-                  ('b', 'user', 2, 1), ('project', 'user', 3, 1),
-                  ('free', 'user', 2, 1), ('project', 'user', 0, 1)]
+        requests = [('project', 'user', 4, 4), ('project', 'other', 2, 1),
+                    ('b', 'user', 2, 1), ('project', 'user', 3, 1),
+                    ('free', 'user', 2, 1), ('project', 'user', 0, 1)]
         batches = [quota.QuotaBatch(project, user, self.project.accept(
             count, user_id=user, project_id=project) if count else [], least)
-            for project, user, count, least in wanted]
+            for project, user, count, least in requests]
         seen = self.statements()
 
         with self.database.writer() as connection:

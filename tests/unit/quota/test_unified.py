@@ -9,10 +9,12 @@ import fixtures
 
 from cellsched.api import authorization
 from cellsched.api import quotas as quotas_api
+from cellsched.conf import enabled
 from cellsched.conf import loader
 from cellsched import context
 from cellsched import exception
-from cellsched import quota
+from cellsched import plugins
+from cellsched.quota import base as quota
 from cellsched.testing import clock as clocks
 from cellsched.testing import databases
 from tests.unit import base
@@ -33,14 +35,16 @@ class UnifiedTestCase(base.TestCase):
 
     def make(self, text='', **replaced):
         """Return the driver that a file configures."""
-        said = keystone.options(self.keystone.url)
+        lines = keystone.options(self.keystone.url)
         for old, new in replaced.items():
-            said = '\n'.join(
-                line for line in said.splitlines()
+            lines = '\n'.join(
+                line for line in lines.splitlines()
                 if not line.startswith(f'{old} =')) + f'\n{new}\n'
         path = self.temporary_directory() / 'api.conf'
-        path.write_text(said + text)
-        return quota.load(loader.load(files=[str(path)], dirs=[]), self.clock)
+        path.write_text(lines + text)
+        conf = loader.load(files=[str(path)], dirs=[])
+        return enabled.make(
+            conf, plugins.QUOTA, quota.QuotaDriver, conf, self.clock)
 
     def limits(self, driver, project=projects.PROJECT, user=None):
         return driver.limits(None, project, user)
@@ -82,7 +86,7 @@ class TestLimits(UnifiedTestCase):
         self.assertEqual({'instances': 6}, self.limits(driver))
 
     def test_last_limits_hold_while_keystone_does_not_answer(self):
-        said = self.useFixture(fixtures.FakeLogger(level=logging.WARNING))
+        log = self.useFixture(fixtures.FakeLogger(level=logging.WARNING))
         self.keystone.registered = {'servers': 5}
         driver = self.make()
         self.limits(driver)
@@ -91,16 +95,15 @@ class TestLimits(UnifiedTestCase):
 
         self.assertEqual({'instances': 5}, self.limits(driver))
 
-        self.assertIn('Known limits stay in force', said.output)
-        self.assertNotIn(keystone.PASSWORD, said.output)
+        self.assertIn('Known limits stay in force', log.output)
+        self.assertNotIn(keystone.PASSWORD, log.output)
         self.keystone.broken = False
         self.keystone.registered = {'servers': 6}
         self.clock.advance(10)
         self.assertEqual({'instances': 6}, self.limits(driver))
 
     def test_requests_are_refused_before_keystone_answers(self):
-        # oslo.limit keeps one connection, which some test has to be first to
-        # make.
+        # oslo.limit keeps one connection, which the first request opens.
         self.limits(self.make())
         keystone.forget()
         self.keystone.broken = True
@@ -114,7 +117,7 @@ class TestLimits(UnifiedTestCase):
         self.assertEqual('the quota limits of its project are unavailable',
                          exception.user_text(refused))
         self.keystone.broken = False
-        # It is not waited for by each request.
+        # Later requests do not wait for Keystone.
         self.assertRaises(
             exception.LimitsUnavailable, self.limits, driver)
         self.clock.advance(10)
@@ -167,7 +170,7 @@ class TestConfiguration(UnifiedTestCase):
             refused = self.assertRaises(
                 exception.ConfigurationInvalid, self.make, **{option: new})
 
-            # Of an option keystoneauth1 gives the name as it is typed, too.
+            # keystoneauth1 writes the names of options with hyphens.
             self.assertIn(named, str(refused).replace('-', '_'))
             self.assertNotIn(keystone.PASSWORD, str(refused))
 
@@ -192,12 +195,13 @@ class TestConfiguration(UnifiedTestCase):
         program = (
             'import sys\n'
             'sys.modules["oslo_limit"] = None\n'
-            'from cellsched import exception, quota\n'
-            'from cellsched.conf import loader, opts\n'
+            'from cellsched import exception, plugins\n'
+            'from cellsched.conf import enabled, loader, opts\n'
+            'from cellsched.quota import base\n'
             'assert "oslo_limit" not in dict(opts.list_opts())\n'
             'conf = loader.load(files=[sys.argv[1]], dirs=[])\n'
             'try:\n'
-            '    quota.load(conf, None)\n'
+            '    enabled.make(conf, plugins.QUOTA, base.QuotaDriver, conf)\n'
             'except exception.ConfigurationInvalid as exc:\n'
             '    print(exc)\n')
         path = self.temporary_directory() / 'api.conf'

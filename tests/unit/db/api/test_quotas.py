@@ -15,7 +15,7 @@ class TestQuotas(base.TestCase):
         self.write(quotas.set_limits, project, user, limits, samples.NOW)
 
     def limits(self, project='p', user=None):
-        """Return those of the project, and those of the user in it."""
+        """Return the limits of the project, and of the user in it."""
         found = self.read(quotas.limits, [(project, user)])
         return found.pop((project, None)), found.pop((project, user), {})
 
