@@ -175,6 +175,14 @@ def check_inventory(
                 f'{ratio!r:.80} is not valid')
 
 
+def by_consumer(claims: Iterable[base.Claim]) -> dict[str, list[base.Claim]]:
+    """Return claims by their consumer."""
+    found: dict[str, list[base.Claim]] = {}
+    for claim in claims:
+        found.setdefault(claim.consumer, []).append(claim)
+    return found
+
+
 def outstanding(
     claims: Iterable[base.Claim], held: Mapping[str, Iterable[base.Claim]]
 ) -> list[base.Claim]:
@@ -184,9 +192,7 @@ def outstanding(
     :raises cellsched.exception.ClaimConflict: a consumer holds claims other
         than those in the batch
     """
-    requested: dict[str, list[base.Claim]] = {}
-    for claim in claims:
-        requested.setdefault(claim.consumer, []).append(claim)
+    requested = by_consumer(claims)
     for consumer, holds in held.items():
         if _contents(holds) != _contents(requested.pop(consumer, ())):
             raise exception.ClaimConflict(consumer=consumer)

@@ -35,7 +35,7 @@ class Etcd(serving.SharedServer):
         return [self._member(number) for number in self.members]
 
     def start(self) -> None:
-        # A member is not ready before most of them are there.
+        # A member is not ready before most of the members run.
         self._check_ownership()
         for process in self.processes:
             process.start()

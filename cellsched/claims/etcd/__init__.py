@@ -17,6 +17,7 @@ from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
+import itertools
 from random import Random
 from typing import Any
 from typing import ClassVar
@@ -105,10 +106,10 @@ class EtcdClaims(base.ClaimStore):
         place = options.place(conf.claims.connection)
         sender = client.EtcdClient.from_conf(conf, place)
         return cls(
-            sender, parts.clock, parts.random, place.prefix, str(place),
-            conf.etcd.retry_timeout, conf.etcd.batch_timeout,
-            conf.etcd.max_txn_ops,
-            sender.close, parts.locks)
+            sender, parts.clock, parts.random, place.prefix,
+            conf.claims.connection, conf.etcd.retry_timeout,
+            conf.etcd.batch_timeout, conf.etcd.max_txn_ops, sender.close,
+            parts.locks)
 
     def close(self) -> None:
         self._close()
@@ -158,9 +159,7 @@ class EtcdClaims(base.ClaimStore):
     # Claims.
 
     def claim(self, claims: Sequence[base.Claim]) -> int:
-        [outcome] = self._claim([[claims]])
-        if isinstance(outcome, exception.CellschedException):
-            raise outcome
+        outcome = self.claim_any([claims])
         if outcome.chosen is None:
             raise outcome.refusals[0]
         return outcome.new
@@ -168,7 +167,7 @@ class EtcdClaims(base.ClaimStore):
     def claim_any(
         self, batches: Sequence[Sequence[base.Claim]]
     ) -> base.AnyOf:
-        [outcome] = self._claim([batches])
+        [outcome] = self.claim_each([batches])
         if isinstance(outcome, exception.CellschedException):
             raise outcome
         return outcome
@@ -176,27 +175,14 @@ class EtcdClaims(base.ClaimStore):
     def claim_each(
         self, requests: Sequence[Sequence[Sequence[base.Claim]]]
     ) -> Sequence[base.AnyOf | exception.CellschedException]:
-        outcomes = self._claim(requests)
-        for outcome in outcomes:
-            if isinstance(outcome, exception.DatabaseUnreachable):
-                raise outcome
-        return outcomes
-
-    def _claim(
-        self, requests: Sequence[Sequence[Sequence[base.Claim]]]
-    ) -> list[base.AnyOf | exception.CellschedException]:
         while True:
-            outcomes: list[Any] = []
-            for batches in requests:
-                try:
-                    outcomes.append(operations.Claim(
-                        batches, self._store.ops_max))
-                except exception.InvalidField as exc:
-                    outcomes.append(exc)
-            self._queue.do([each for each in outcomes
-                            if isinstance(each, operations.Claim)])
-            outcomes = [each.outcome if isinstance(each, operations.Claim)
-                        else each for each in outcomes]
+            claims = [operations.Claim(self._store, batches)
+                      for batches in requests]
+            self._queue.do([each for each in claims if each.outcome is None])
+            outcomes = [each.outcome for each in claims]
+            for outcome in outcomes:
+                if isinstance(outcome, exception.DatabaseUnreachable):
+                    raise outcome
             if all(getattr(each, 'chosen', 0) is not None
                    for each in outcomes) or self._providers.is_counted() or (
                        not self._providers.mend_sometimes()):
@@ -207,8 +193,7 @@ class EtcdClaims(base.ClaimStore):
         names = [*dict.fromkeys(consumers)]
         unreadable: list[records.StoredConsumer] = []
         for keys in transactions.chunks(
-                _consumers(names),
-                transactions.keys_max(self._store.ops_max)):
+                _consumers(names), self._store.keys_max):
             try:
                 view = self._store.repeat(lambda: self._release(keys))
             except transactions.Full:
@@ -219,8 +204,8 @@ class EtcdClaims(base.ClaimStore):
     def _release(self, keys: Sequence[records.Key]) -> transactions.View:
         """Release consumers; return those that were there."""
         view = self._store.read(keys)
-        releases = [*map(operations.Release, transactions.parts(
-            view.consumers(), self._store.ops_max))]
+        releases = [operations.Release({name: consumer})
+                    for name, consumer in view.consumers().items()]
         if releases:
             self._queue.do(releases)
         for each in releases:
@@ -263,29 +248,24 @@ class EtcdClaims(base.ClaimStore):
     def claims_of(
         self, consumers: Iterable[str]
     ) -> dict[str, list[base.Claim]]:
-        return self._store.read(_consumers(consumers)).held()
+        found = self._store.read(_consumers(consumers)).consumers()
+        return {name: each.claims(name) for name, each in found.items()}
 
     def memberships(
         self, consumers: Iterable[str]
     ) -> dict[str, base.Membership]:
-        return self._store.read(_consumers(consumers)).memberships()
+        found = self._store.read(_consumers(consumers)).consumers()
+        return {name: base.joined(*each.joins)
+                for name, each in found.items() if each.joins}
 
     def rename_host(self, former: str, name: str) -> None:
-        start: str | bytes = ''
-        while True:
-            [page] = self._store.get(self._names.all_of(
-                records.GROUP, start, transactions.PAGE)).found
-            for kv in page:
-                group = self._names.name(kv.key)
-                names = records.StoredGroup.of(kv).on(former)
-                # One key of each transaction is the group's.
-                for part in transactions.chunks(
-                        names, transactions.keys_max(self._store.ops_max) - 1):
-                    self._store.repeat(lambda: self._rename(
-                        group, part, former, name))
-            if len(page) < transactions.PAGE:
-                return
-            start = page[-1].key
+        for kv in self._store.all_of(records.GROUP):
+            group = self._names.name(kv.key)
+            names = records.StoredGroup.of(kv).on(former)
+            # One key of each transaction is the group's.
+            for part in transactions.chunks(names, self._store.keys_max - 1):
+                self._store.repeat(lambda: self._rename(
+                    group, part, former, name))
 
     def _rename(
         self, group: str, consumers: Sequence[str], former: str, name: str
@@ -303,18 +283,10 @@ class EtcdClaims(base.ClaimStore):
 
     def consumers(self, after: str = '', limit: int = 1000) -> list[str]:
         validation.check_limit(limit)
-        found: list[str] = []
-        start: str | bytes = after
-        while len(found) < limit:
-            size = min(limit - len(found), transactions.PAGE)
-            [page] = self._store.get(self._names.all_of(
-                records.CONSUMER, start, size)).found
-            found += [self._names.name(kv.key) for kv in page
-                      if not records.StoredConsumer.of(kv).unreadable]
-            if len(page) < size:
-                break
-            start = page[-1].key
-        return found
+        names = (self._names.name(kv.key) for kv in self._store.all_of(
+            records.CONSUMER, after, min(limit, transactions.PAGE))
+            if not records.StoredConsumer.of(kv).unreadable)
+        return [*itertools.islice(names, limit)]
 
     # Providers.
 

@@ -243,7 +243,7 @@ class _Watch:
         self._response.close()
 
     def read(self, until: int) -> protocol.Answer:
-        """Return the writes up to a revision, or later ones too."""
+        """Return the writes up to a revision, and perhaps later writes."""
         written: list[protocol.Found] = []
         while self.position < until:
             line = _answered(self._line)
@@ -312,7 +312,7 @@ def _answered(call: Callable[[], _Answer]) -> _Answer:
 def _unanswered(
     cause: BaseException | None, reason: str
 ) -> remote.NotSent | remote.OutcomeUnknown:
-    """Return the error that tells whether a request may have been sent."""
+    """Return ``NotSent`` only if no member can have received a request."""
     if isinstance(cause, (requests.ConnectTimeout,
                           requests.exceptions.SSLError)):
         return remote.NotSent(reason)
@@ -375,8 +375,7 @@ def _outcome(body: Any) -> protocol.TransactionOutcome:
 def _found(body: Any) -> protocol.Found:
     return protocol.Found(
         base64.b64decode(body['key']),
-        base64.b64decode(body.get('value', '')),
-        int(body['mod_revision']), int(body['create_revision']))
+        base64.b64decode(body.get('value', '')), int(body['mod_revision']))
 
 
 def _encoded(data: bytes) -> str:

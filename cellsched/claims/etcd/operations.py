@@ -34,8 +34,8 @@ _NEWEST, _TOO_OLD = 0.1, 0.3
 class Operation(abc.ABC):
     """A change that depends on some records.
 
-    :ivar keys: the records
-    :ivar assumed: the consumers among them as they most likely are
+    :ivar keys: the keys of the records
+    :ivar assumed: the most likely values of the consumers among them
     :ivar outcome: result, or an error; None while it is not known
     :ivar is_repeated: whether an earlier transaction may have made the change
     """
@@ -65,24 +65,31 @@ class Operation(abc.ABC):
 class Claim(Operation):
     """A claim of the first of several batches that fits.
 
+    An invalid request has its error as the outcome from the start.
+
     :param batches: alternatives for the same consumers
-    :param ops_max: number of operations that a transaction may have
     """
 
     def __init__(
-        self, batches: Sequence[Sequence[base.Claim]], ops_max: int
+        self, store: transactions.Records,
+        batches: Sequence[Sequence[base.Claim]],
     ) -> None:
         self._batches = batches
-        self._providers_max = transactions.providers_max(ops_max)
-        keys_max = transactions.batch_max(ops_max)
-        self._check(batches[0])
-        for batch in batches[1:]:
-            for claim in batch:
-                validation.check_provider(claim)
+        self._providers_max = store.providers_max
         self.keys: dict[records.Key, None] = {}
         self.assumed: dict[records.Key, records.StoredConsumer] = {}
         self._groups: dict[str, None] = {}
-        for claim in itertools.chain.from_iterable(batches):
+        try:
+            self._add_keys(store.batch_max)
+        except exception.InvalidField as exc:
+            self.outcome = exc
+
+    def _add_keys(self, keys_max: int) -> None:
+        self._check(self._batches[0])
+        for batch in self._batches[1:]:
+            for claim in batch:
+                validation.check_provider(claim)
+        for claim in itertools.chain.from_iterable(self._batches):
             self.keys[records.PROVIDER, claim.provider] = None
             key = records.CONSUMER, claim.consumer
             self.assumed[key] = records.StoredConsumer()
@@ -115,16 +122,16 @@ class Claim(Operation):
             new = validation.outstanding(batch, held) if held else batch
             refusal = self._refusal(new, draft)
             if refusal is None:
-                requested = transactions.by_consumer(new)
+                requested = validation.by_consumer(new)
                 for name, claims in requested.items():
-                    draft.take(name, records.StoredConsumer.claiming(claims))
+                    draft.claim(name, records.StoredConsumer.claiming(claims))
                 return base.AnyOf(position, len(new), refusals)
             refusals[position] = refusal
         return base.AnyOf(None, 0, refusals)
 
     def _check(self, claims: Sequence[base.Claim]) -> None:
         validation.check_claims(claims)
-        for consumer, each in transactions.by_consumer(claims).items():
+        for consumer, each in validation.by_consumer(claims).items():
             if len(each) > self._providers_max:
                 raise exception.InvalidField(
                     where=f'claim of {consumer!r:.80}', field='provider',
@@ -177,7 +184,7 @@ class Release(Operation):
                 if consumer != expected:
                     raise Conflict
         for name in present:
-            draft.give_back(name)
+            draft.release(name)
         return True
 
 
@@ -198,8 +205,8 @@ class Transfer(Release):
         if (source, target) != (moved, replaced):
             raise Conflict
         if target.amounts:
-            draft.give_back(target_name)
-        draft.rename(source_name, target_name)
+            draft.release(target_name)
+        draft.transfer(source_name, target_name)
         return True
 
 
@@ -218,7 +225,6 @@ class OperationQueue:
     ) -> None:
         self._store = store
         self._locks = locks
-        self._keys_max = transactions.keys_max(store.ops_max)
         self._old_share = 0.0
         self._group_commit = batching.GroupCommit(
             self._write, make_lock=store.clock.lock,
@@ -241,26 +247,25 @@ class OperationQueue:
         while open_ := [each for call in calls for each in call
                         if each.outcome is None]:
             try:
-                if len(open_[0].keys) > self._keys_max:
+                if len(open_[0].keys) > self._store.keys_max:
                     self._write_large(open_[0])
                 else:
                     self._write_some(open_)
             except exception.DatabaseUnreachable as exc:
-                # The other calls would not have an outcome either.
+                # The operations of other calls have no outcome either.
                 for each in open_:
                     if each.outcome is None:
                         each.outcome = exception.copy_of(exc)
 
     def _write_some(self, operations: Sequence[Operation]) -> None:
         """Write as many operations as one transaction may have."""
-        # 1. Take operations in their order until the keys are too many. None
-        #    is passed over, so that a large one is not overtaken again and
-        #    again.
+        # 1. Take operations in their order until the keys are too many. A
+        #    later, smaller operation does not overtake a large one.
         keys: dict[records.Key, None] = {}
         fitting = []
         for each in operations:
             more = keys | dict.fromkeys(each.keys)
-            if len(more) > self._keys_max:
+            if len(more) > self._store.keys_max:
                 break
             keys = more
             fitting.append(each)
@@ -287,7 +292,7 @@ class OperationQueue:
             nonlocal current, is_first
             # 1. Use cached providers, and after a conflict the values that the
             #    failed transaction returned. If the outcome of the last
-            #    attempt is not known, this one has a conflict if it was made.
+            #    attempt is unknown and it was executed, this one conflicts.
             view = self._cached(operations, keys, current)
             is_cached, is_busy = is_first and view is not None, self._is_busy
             if view is not None and is_first and is_busy:
@@ -369,9 +374,9 @@ class OperationQueue:
     def _write_large(self, operation: Operation) -> None:
         """Write an operation with too many records to compare each of them.
 
-        It holds the store: the transactions of other clients conflict. Its own
-        one has the condition that no provider has changed since the records
-        were read, whether or not the store is held still.
+        It holds the store, so that the transactions of other clients conflict.
+        Its own transaction has the condition that no provider has changed
+        since the records were read, in case the hold was deleted.
         """
         value = f'{self._store.random.getrandbits(64):016x}'.encode()
 

@@ -96,12 +96,6 @@ class Endpoints:
     prefix: str = PREFIX
     tls: bool = False
 
-    def __str__(self) -> str:
-        hosts = ','.join(
-            f'[{host}]:{port}' if ':' in host else f'{host}:{port}'
-            for host, port in self.members)
-        return f'etcd{"s" * self.tls}://{hosts}{self.prefix}'.rstrip('/')
-
 
 def place(connection: str | None) -> Endpoints:
     """Return the endpoints in ``[claims] connection``.

@@ -82,13 +82,11 @@ class Found:
     """A key and its value.
 
     :param revision: revision of its last change
-    :param created: revision of its creation
     """
 
     key: bytes
     value: bytes
     revision: int
-    created: int
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -97,8 +95,8 @@ class TransactionOutcome:
 
     :param cluster: id of the cluster
     :param revision: revision of the whole store
-    :param found: result of each :class:`Get`, in their order, without those of
-        transactions among the operations
+    :param found: result of each :class:`Get`, in their order, except in nested
+        transactions
     """
 
     succeeded: bool

@@ -2,9 +2,9 @@
 """Inventories, counters and changes of providers.
 
 A change of a provider also writes the key ``p/``. Its revision, read at the
-begin of a call, is the revision of the last change that any reader can have
-seen; the call then waits for the watch to reach it. So a caller learns of
-every earlier change, and an unchanged store costs one small read. The
+start of a call, is the revision of the last change that any reader can have
+seen; the call then waits for the watch to reach it. So a caller gets every
+earlier change, and an unchanged store costs one small read. The
 providers are kept with their revisions, so a token of any age is valid.
 """
 
@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 import dataclasses
 import functools
+import itertools
 import math
 from typing import Any
 
@@ -24,7 +25,6 @@ from cellsched.claims.etcd import records
 from cellsched.claims.etcd import transactions
 from cellsched.claims.etcd.transactions import Conflict
 from cellsched.claims.etcd.transactions import Full
-from cellsched.claims.etcd.transactions import PAGE
 from cellsched import exception
 from cellsched.observability.conditions import Conditions
 
@@ -132,7 +132,7 @@ class ProviderFigures:
     def mend_sometimes(self) -> bool:
         """Correct all counters, at most every few seconds.
 
-        :returns: whether they are right now
+        :returns: whether the counters are correct
         :raises cellsched.claims.etcd.transactions.Full: the server has no
             space
         """
@@ -151,7 +151,7 @@ class ProviderFigures:
     def mend(self) -> bool:
         """Correct all counters and members.
 
-        :returns: False if some could not be corrected yet
+        :returns: False if some counters cannot be corrected yet
         """
         # 1. Announce it. A release that cannot count deletes the key, which
         #    then shows at the end.
@@ -161,8 +161,8 @@ class ProviderFigures:
             protocol.Transaction((), (protocol.Put(key, run),))))
         for number in range(_WALKS_MAX):
             # 2. Add up the claims of all consumers, and correct the records
-            #    that have not changed since. At last, count each of the
-            #    others alone.
+            #    that have not changed since. After the last walk, count each
+            #    changed provider alone.
             changed: list[str] = []
             if self._correct(self._walk(), changed) and (
                     not changed or number == _WALKS_MAX - 1):
@@ -241,8 +241,8 @@ class ProviderFigures:
 class _Walk:
     """All consumers, read one after the other from a revision on.
 
-    They are those of that revision for each provider that has not changed
-    since.
+    For a provider that has not changed since, they have the claims of that
+    revision.
     """
 
     revision: int
@@ -252,18 +252,18 @@ class _Walk:
     def provider(
         self, name: str, known: records.StoredProvider
     ) -> records.StoredProvider:
-        """Return a provider with the counters that follow."""
+        """Return a provider with counters that match the consumers."""
         counted = dataclasses.replace(known, used={}, consumers=0)
         for consumer in self._by_provider.get(name, ()):
             counted = counted.taken(consumer.amounts[name], 1)
         return counted
 
     def group(self, name: str, revision: int) -> records.StoredGroup:
-        """Return a group with the members that follow."""
+        """Return a group with members that match the consumers."""
         group = records.StoredGroup(revision)
-        for consumer, it in self.consumers.items():
-            if it.joins is not None and it.joins[0] == name:
-                group = group.joined(consumer, it.joins[1:])
+        for uuid, consumer in self.consumers.items():
+            if consumer.joins is not None and consumer.joins[0] == name:
+                group = group.joined(uuid, consumer.joins[1:])
         return group
 
     @functools.cached_property
@@ -296,8 +296,8 @@ class ProviderFeed:
         """Return the providers changed since a token, or all of them."""
         with self._lock:
             # 1. One request reads the revision of the last change, and
-            #    unreadable providers: an operator who mends one writes its
-            #    key only, without a change that the revision shows.
+            #    unreadable providers: an operator who repairs a provider
+            #    writes its key only, which the revision does not show.
             unreadable = [name for name, provider in self._known.items()
                           if provider.unreadable]
             outcome = self._store.get(
@@ -307,7 +307,7 @@ class ProviderFeed:
                   for name in unreadable[:self._store.ops_max - 2]))
             found, counted, *mended = outcome.found
             # 2. Read the providers that changed up to that revision, and note
-            #    the mended ones that these do not include.
+            #    the repaired providers that the changes do not include.
             if [kv.value for kv in counted] != [records.COUNTED]:
                 self._mend()
             self._follow(outcome.cluster, found[0].revision if found else 0)
@@ -322,9 +322,11 @@ class ProviderFeed:
                     and since[0] == self._cluster
                     and since[1] <= self._position):
                 since = self._cluster, 0
+            changed = itertools.takewhile(
+                lambda item: item[1].revision > since[1],
+                reversed(self._known.items()))
             return base.UsageChanges((self._cluster, self._position), [
-                provider.usage(name)
-                for name, provider in self._after(since[1])])
+                provider.usage(name) for name, provider in changed])
 
     def _mend(self) -> None:
         """Correct all counters, if it is possible."""
@@ -334,58 +336,39 @@ class ProviderFeed:
         except exception.DatabaseError as exc:
             self._conditions.occur(_UNCORRECTED, exc)
 
-    def _after(
-        self, revision: int
-    ) -> Iterator[tuple[str, records.StoredProvider]]:
-        for name in reversed(self._known):
-            provider = self._known[name]
-            if provider.revision <= revision:
-                return
-            yield name, provider
-
     def _follow(self, cluster: str, revision: int) -> None:
         """Read all changes up to a revision."""
-        if cluster != self._cluster or revision < self._last():
+        last = next(reversed(self._known.values()), records.StoredProvider())
+        if cluster != self._cluster or revision < last.revision:
             # Another cluster, or a backup was restored.
             self._store.forget()
-            self._load()
+            revision = max(revision, self._load())
         everything = self._names.all_of(records.PROVIDER)
         while self._position < revision:
             request = protocol.Changes(
                 everything.key, everything.end, self._position, revision)
             answer = self._store.repeat(lambda: self._store.send(request))
             if isinstance(answer, protocol.CompactedAnswer):
-                self._load()
+                revision = max(revision, self._load())
                 continue
             assert isinstance(answer, protocol.ChangesAnswer)
             self._note(answer.written)
             self._position = answer.revision
 
-    def _last(self) -> int:
-        return next((provider.revision for provider
-                     in reversed(self._known.values())), 0)
+    def _load(self) -> int:
+        """Read all providers as they are at one revision.
 
-    def _load(self) -> None:
-        """Read all providers; later changes come from the watch."""
+        :returns: the revision of the last change that was seen; the watch has
+            the changes up to it, in order
+        """
+        # A read of a key waits for a quorum. An empty transaction does not.
+        start = self._store.get(protocol.Get(self._names.tick))
+        found = sorted(self._store.all_of(records.PROVIDER),
+                       key=lambda kv: kv.revision)
         self._known = {}
-        everything: list[protocol.Found] = []
-        position = -1
-        after: str | bytes = ''
-        while True:
-            outcome = self._store.get(self._names.all_of(
-                records.PROVIDER, after, PAGE))
-            if position < 0:
-                position = outcome.revision
-            [page] = outcome.found
-            everything += page
-            if len(page) < PAGE:
-                break
-            after = page[-1].key
-        self._cluster = outcome.cluster
-        # Later writes come again from the watch, in order.
-        self._note(sorted((kv for kv in everything if kv.revision <= position),
-                          key=lambda kv: kv.revision))
-        self._position = position
+        self._note(kv for kv in found if kv.revision <= start.revision)
+        self._cluster, self._position = start.cluster, start.revision
+        return found[-1].revision if found else 0
 
     def _note(self, written: Any) -> None:
         for kv in written:

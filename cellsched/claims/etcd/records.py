@@ -54,7 +54,7 @@ _FIELDS = tuple(field.name for field in dataclasses.fields(base.Inventory))
 class StoredProvider:
     """A provider.
 
-    :param revision: revision of its last change; 0 if there is none
+    :param revision: revision of its last change; 0 if it does not exist
     :param inventory: None if none was set
     :param unreadable: why the value cannot be read, with its key, or ''
     """
@@ -68,9 +68,9 @@ class StoredProvider:
     def taken(
         self, amounts: Mapping[str, int], sign: int
     ) -> 'StoredProvider':
-        """Return it with one consumer added or removed.
+        """Return the provider with one consumer added or removed.
 
-        :param sign: 1 or -1
+        :param sign: 1 to add, or -1 to remove
         """
         used = dict(self.used)
         for name, amount in amounts.items():
@@ -81,7 +81,7 @@ class StoredProvider:
             self, used=used, consumers=self.consumers + sign)
 
     def usage(self, name: str) -> base.Usage:
-        """Return it as the contract describes a provider.
+        """Return the usage of the provider.
 
         An unreadable provider has no capacity.
         """
@@ -93,7 +93,7 @@ class StoredProvider:
              if has.units != base.Units()})
 
     def value(self) -> bytes:
-        """Return it as the value of a key."""
+        """Return the value of the key."""
         return encoded({
             'i': {name: _short(has) for name, has in (
                 self.inventory or {}).items()},
@@ -115,7 +115,7 @@ class StoredConsumer:
     :param revision: revision of its last change; 0 if it holds no claims
     :param amounts: by provider and resource class
     :param joins: its group, host and member
-    :param unreadable: as that of a provider
+    :param unreadable: see :class:`StoredProvider`
     """
 
     revision: int = 0
@@ -128,7 +128,7 @@ class StoredConsumer:
 
     @classmethod
     def claiming(cls, claims: Sequence[base.Claim]) -> 'StoredConsumer':
-        """Return the consumer of claims, which are all its own."""
+        """Return the consumer with claims, which all have the same one."""
         first = claims[0]
         joins = first.group
         member = None if joins is None else (
@@ -138,20 +138,20 @@ class StoredConsumer:
             first.project_id, first.user_id, member)
 
     def keys(self, name: str) -> list[Key]:
-        """Return the keys of the records that a change of it changes."""
+        """Return the keys of all records that its claims are in."""
         keys = [(CONSUMER, name), *((PROVIDER, each) for each in self.amounts)]
         if self.joins is not None:
             keys.append((GROUP, self.joins[0]))
         return keys
 
     def claims(self, name: str) -> list[base.Claim]:
-        """Return its claims."""
+        """Return the claims of the consumer."""
         return [base.Claim(name, provider, dict(amounts), None,
                            self.project_id, self.user_id)
                 for provider, amounts in self.amounts.items()]
 
     def value(self) -> bytes:
-        """Return it as the value of a key; empty without claims."""
+        """Return the value of the key; empty without claims."""
         if not self.amounts:
             return b''
         return encoded({
@@ -174,7 +174,7 @@ class StoredGroup:
 
     :param revision: revision of its last change; 0 if it has no members
     :param members: host and member, by consumer
-    :param unreadable: as that of a provider
+    :param unreadable: see :class:`StoredProvider`
     """
 
     revision: int = 0
@@ -185,9 +185,9 @@ class StoredGroup:
     def joined(
         self, consumer: str, member: tuple[str, str] | None
     ) -> 'StoredGroup':
-        """Return it with a consumer added or removed.
+        """Return the group with a consumer added or removed.
 
-        :param member: its host and member; None to remove it
+        :param member: host and member of the consumer; None to remove it
         """
         members = {name: each for name, each in self.members.items()
                    if name != consumer}
@@ -201,7 +201,7 @@ class StoredGroup:
                 if member[0] == host]
 
     def value(self) -> bytes:
-        """Return it as the value of a key; empty without members."""
+        """Return the value of the key; empty without members."""
         if not self.members:
             return b''
         return encoded({'m': self.members, 'b': {}})

@@ -4,7 +4,6 @@
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
-from collections.abc import Mapping
 from collections.abc import Sequence
 import contextlib
 import dataclasses
@@ -15,7 +14,6 @@ from typing import TypeVar
 
 from oslo_log import log
 
-from cellsched.claims import base
 from cellsched.claims.etcd import protocol
 from cellsched.claims.etcd import records
 from cellsched.claims import remote
@@ -50,48 +48,20 @@ class Full(exception.ClaimStoreFailed):
     """etcd has raised the alarm NOSPACE and accepts deletions only."""
 
 
-def keys_max(ops_max: int) -> int:
-    """Return the number of keys that one transaction may compare.
-
-    Two operations are reserved: the key that every change writes, and the hold
-    of a large batch or the mark of right counters.
-
-    :param ops_max: number of operations that a transaction may have
-    """
-    return ops_max - 2
-
-
-def batch_max(ops_max: int) -> int:
-    """Return the number of keys that a batch may change.
-
-    The server counts the operations of each nested transaction alone, together
-    with those around it.
-    """
-    return (ops_max // 2 - 1) * (ops_max // 2) - 2
-
-
-def providers_max(ops_max: int) -> int:
-    """Return the number of providers on which a consumer may have claims.
-
-    A transfer changes those of two consumers, and their groups.
-    """
-    return keys_max(ops_max) // 2 - 3
-
-
 class View:
     """Records that were read.
 
     :ivar is_fresh: whether they were read during the call; False for cached
-        ones
-    :ivar tick: revision at or before which they were read of the last change
-        of any provider
+        records
+    :ivar tick: revision of the last change of any provider, at or before the
+        read
     :ivar hold: the hold of another client, if there is one
     """
 
     def __init__(
-        self, found: Mapping[records.Key, Any], is_fresh: bool = True
+        self, found: dict[records.Key, Any], is_fresh: bool = True
     ) -> None:
-        self.records = dict(found)
+        self.records = found
         self.is_fresh = is_fresh
         self.tick = 0
         self.hold: protocol.Found | None = None
@@ -112,17 +82,6 @@ class View:
             self.hold = kv
         return self
 
-    def held(self) -> dict[str, list[base.Claim]]:
-        """Return the claims of the consumers."""
-        return {name: consumer.claims(name)
-                for name, consumer in self.consumers().items()}
-
-    def memberships(self) -> dict[str, base.Membership]:
-        """Return the memberships of the consumers."""
-        return {name: base.joined(*consumer.joins)
-                for name, consumer in self.consumers().items()
-                if consumer.joins}
-
     def consumers(self) -> dict[str, records.StoredConsumer]:
         """Return the consumers that have a key with a readable value."""
         return {name: record for (kind, name), record in self.records.items()
@@ -130,13 +89,13 @@ class View:
 
 
 class Draft:
-    """A change that is applied if the records that it depends on are as read.
+    """A change, applied only if the records that it reads are unchanged.
 
     A provider or a group that is missing or unreadable is not written. Then
     the mark of right counters is deleted, so that they are recounted later.
 
     :ivar read: the records on which the change depends
-    :ivar written: the records that it writes; those without a value are
+    :ivar written: the records that it writes; a record without a value is
         deleted
     """
 
@@ -148,7 +107,7 @@ class Draft:
 
     @property
     def providers(self) -> list[str]:
-        """The providers that it writes."""
+        """The providers that the change writes."""
         return [name for kind, name in self.written
                 if kind == records.PROVIDER]
 
@@ -158,7 +117,7 @@ class Draft:
         return provider
 
     def consumer(self, name: str) -> records.StoredConsumer:
-        """Return a consumer likewise.
+        """Return a consumer as it is after the change.
 
         :raises cellsched.exception.ClaimStoreFailed: it cannot be read
         """
@@ -167,18 +126,18 @@ class Draft:
         return consumer
 
     def group(self, name: str) -> records.StoredGroup:
-        """Return a server group likewise."""
+        """Return a server group as it is after the change."""
         group: records.StoredGroup = self._get((records.GROUP, name))
         return group
 
-    def take(self, name: str, consumer: records.StoredConsumer) -> None:
+    def claim(self, name: str, consumer: records.StoredConsumer) -> None:
         """Add the claims of a consumer that holds none."""
         self.written[records.CONSUMER, name] = consumer
         self._count(consumer, 1)
         if consumer.joins is not None:
             self._join(consumer.joins[0], name, consumer.joins[1:])
 
-    def give_back(self, name: str) -> None:
+    def release(self, name: str) -> None:
         """Remove the claims of a consumer."""
         consumer = self.consumer(name)
         self.written[records.CONSUMER, name] = records.StoredConsumer()
@@ -186,12 +145,13 @@ class Draft:
         if consumer.joins is not None:
             self._join(consumer.joins[0], name, None)
 
-    def rename(self, source: str, target: str) -> None:
+    def transfer(self, source: str, target: str) -> None:
         """Move the claims of one consumer to another that holds none."""
-        # The providers are written too, for the sake of a recount.
+        # The providers are written too, so that a concurrent recount
+        # conflicts.
         consumer = self.consumer(source)
-        self.give_back(source)
-        self.take(target, consumer)
+        self.release(source)
+        self.claim(target, consumer)
 
     def rename_host(self, name: str, host: str) -> None:
         """Replace the host of a member of a group."""
@@ -223,11 +183,14 @@ class Draft:
         if not self._is_counted:
             writes.append(protocol.Delete(names.counted))
         # 2. A large batch holds the store: no other client has written since
-        #    the revision of ``tick`` that it read.
+        #    the revision of ``tick`` that it read. The server counts the
+        #    operations of each nested transaction alone.
         if is_held:
             return protocol.Transaction(
                 (protocol.Compare(names.tick, self.view.tick),),
-                (*_nested(writes, size), protocol.Delete(names.hold)))
+                (*(protocol.Transaction(success=tuple(part))
+                   for part in chunks(writes, size)),
+                 protocol.Delete(names.hold)))
         # 3. Any other one compares each record that its plan depends on, and
         #    that no other client holds the store.
         compares = [protocol.Compare(names.hold, 0)]
@@ -270,22 +233,11 @@ def reads(
     return tuple(map(protocol.Get, [*every, names.tick, names.hold]))
 
 
-def chunks(
-    keys: Iterable[_Item], size: int
-) -> Iterator[Sequence[_Item]]:
-    """Yield keys in parts of a size."""
-    every = [*keys]
+def chunks(items: Iterable[_Item], size: int) -> Iterator[Sequence[_Item]]:
+    """Yield items in parts of a size."""
+    every = [*items]
     for start in range(0, len(every), size):
         yield every[start:start + size]
-
-
-def _nested(ops: Sequence[protocol.Op], size: int) -> Iterator[protocol.Op]:
-    """Yield the operations in nested transactions.
-
-    The server counts the operations of each of them alone.
-    """
-    for start in range(0, len(ops), size):
-        yield protocol.Transaction(success=tuple(ops[start:start + size]))
 
 
 class Records:
@@ -295,6 +247,10 @@ class Records:
     :param retry_timeout_s: seconds for which a call is retried
     :param hold_timeout_s: seconds for which another client may hold the store
     :param ops_max: number of operations that a transaction may have
+    :ivar keys_max: number of keys that one transaction may compare
+    :ivar batch_max: number of keys that a large batch may change
+    :ivar providers_max: number of providers on which a consumer may have
+        claims
     """
 
     def __init__(
@@ -306,6 +262,14 @@ class Records:
         self.clock = clock
         self.random = random
         self.ops_max = ops_max
+        # Two operations are reserved: the key that every change writes, and
+        # the hold of a large batch or the mark of right counters.
+        self.keys_max = ops_max - 2
+        # The server counts the operations of each nested transaction alone,
+        # together with those around it.
+        self.batch_max = (ops_max // 2 - 1) * (ops_max // 2) - 2
+        # A transfer changes the providers of two consumers, and their groups.
+        self.providers_max = self.keys_max // 2 - 3
         self.retry_timeout_s = retry_timeout_s
         self._client = client
         self._url = url
@@ -383,28 +347,32 @@ class Records:
         return answer
 
     def get(self, *gets: protocol.Op) -> protocol.TransactionOutcome:
-        """Return the keys that are read, all at one revision."""
+        """Return the results of reads, all at one revision."""
         return self.repeat(
             lambda: self.transact(protocol.Transaction(success=gets)))
 
-    def all_of(self, kind: str) -> Iterator[protocol.Found]:
-        """Yield all keys of a kind, read page by page."""
-        after: str | bytes = ''
+    def all_of(
+        self, kind: str, after: str | bytes = '', page_size: int = PAGE
+    ) -> Iterator[protocol.Found]:
+        """Yield all keys of a kind, read page by page.
+
+        :param after: only keys after this name
+        """
         while True:
-            [page] = self.get(self.names.all_of(kind, after, PAGE)).found
+            [page] = self.get(self.names.all_of(kind, after, page_size)).found
             yield from (kv for kv in page if self.names.name(kv.key))
-            if len(page) < PAGE:
+            if len(page) < page_size:
                 return
             after = page[-1].key
 
     def read(self, keys: Iterable[records.Key]) -> View:
         """Return records.
 
-        If one transaction cannot read them, they are those of different
-        moments, from that of the tick on.
+        If one transaction cannot read them, they are read at different
+        revisions, from the revision of the tick on.
         """
         view = View({})
-        for part in chunks(keys, keys_max(self.ops_max)):
+        for part in chunks(keys, self.keys_max):
             found = self._view(part, self.get(*reads(self.names, part)))
             view.tick = view.tick or found.tick
             view.records |= found.records
@@ -514,7 +482,7 @@ class Records:
         self._seen = {}
 
     def report(self, found: Iterable[Any]) -> None:
-        """Log the unreadable ones of some records, each once."""
+        """Log each unreadable record once."""
         for record in found:
             if record.unreadable:
                 entry = record.unreadable, record.revision
@@ -532,29 +500,3 @@ class Records:
                 self.see(name, record)
         self.report(view.records.values())
         return view
-
-
-def by_consumer(
-    claims: Iterable[base.Claim]
-) -> dict[str, list[base.Claim]]:
-    """Return claims by their consumer."""
-    requested: dict[str, list[base.Claim]] = {}
-    for claim in claims:
-        requested.setdefault(claim.consumer, []).append(claim)
-    return requested
-
-
-def parts(
-    consumers: Mapping[str, records.StoredConsumer], ops_max: int
-) -> Iterator[dict[str, records.StoredConsumer]]:
-    """Yield consumers in groups that one transaction can change."""
-    part: dict[str, records.StoredConsumer] = {}
-    keys: set[records.Key] = set()
-    for name, consumer in consumers.items():
-        keys.update(consumer.keys(name))
-        if part and len(keys) > keys_max(ops_max):
-            yield part
-            part, keys = {}, {*consumer.keys(name)}
-        part[name] = consumer
-    if part:
-        yield part

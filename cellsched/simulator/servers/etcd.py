@@ -94,9 +94,7 @@ class EtcdModel:
                 found.append(tuple(self.read(op.key, op.end)[:limit]))
             elif isinstance(op, protocol.Put):
                 self.revision = after
-                known = self._keys.get(op.key)
-                self._keys[op.key] = protocol.Found(
-                    op.key, op.value, after, known.created if known else after)
+                self._keys[op.key] = protocol.Found(op.key, op.value, after)
                 self._written.append(self._keys[op.key])
             elif self._keys.pop(op.key, None) is not None:
                 self.revision = after

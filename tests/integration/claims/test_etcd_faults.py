@@ -94,7 +94,7 @@ class FaultCase(base.TestCase):
         self.addCleanup(made.close)
         store = etcd.EtcdClaims(
             made, clock.Clock(), random.Random(), endpoints.prefix,
-            str(endpoints), retry_timeout_s=base.PATIENCE_S)
+            url or self.url, retry_timeout_s=base.PATIENCE_S)
         store.sync()
         return store
 
@@ -190,7 +190,7 @@ class TestMember(FaultCase):
         proxy, url = self.through_proxy()
         store = self.make_store(url)
         store.usages()
-        # It is seen already, so that the next request is what claims.
+        # The host is in the cache, so the next request is the claim.
         proxy.drops.set()
         batch = self.claims_of([host], 1)
 
@@ -212,7 +212,7 @@ class TestMember(FaultCase):
         batch = self.claims_of(hosts[:2], 2)
         store.claim(batch)
         store.release([batch[0].consumer])
-        # What is compacted is what was written before.
+        # The compaction removes the writes before the last one.
         store.claim(self.claims_of(hosts[:1], 1))
         self.server.compact()
 

@@ -151,6 +151,22 @@ class TestRequests(on_model.TestCase):
 
         self.assertEqual(1, len(self.requests(self.claim)))
 
+    def test_first_feed_has_a_change_during_its_reads(self):
+        store = self.make_store()
+        client, send = self.client, self.client.send
+
+        def interfere(request):
+            if any(getattr(op, 'end', b'') for op in request.success):
+                client.send = send
+                self.claim(self.peer)
+            return send(request)
+
+        client.send = interfere
+
+        [usage] = store.usages().usages
+
+        self.assertEqual(1, usage.consumers)
+
     def test_feed_reads_changed_keys(self):
         token = self.store.usages().token
         self.claim(self.peer)

@@ -104,7 +104,7 @@ class World:
                 view = transactions.View.of(keys, [
                     self.model.read(each.key)
                     for each in transactions.reads(_NAMES, keys)])
-                held = len(view.held())
+                held = len(view.consumers())
                 assert held in (0, len(names)), f'{held} of {names} are held'
 
     def deliver(self):
@@ -218,7 +218,7 @@ class Caller:
         self._random = world.random
         self._store = store
         self._names = (f'{number}-{each}' for each in itertools.count())
-        #: What its consumers hold, None where it was not told.
+        #: The claims by consumer; None if they are unknown.
         self.held = {}
         self.refused = 0
 

@@ -33,10 +33,6 @@ class TestConnection(base.TestCase):
                 options.Endpoints(tuple(members), prefix, tls),
                 options.place(text))
 
-    def test_text_of_a_place_is_its_url(self):
-        for text in 'etcd://a:1,[::1]:2/x/y', 'etcds://b:3/cellsched':
-            self.assertEqual(text, str(options.place(text)))
-
     def test_other_connections_are_invalid_and_not_quoted(self):
         for text in (None, '', 'etcd://', 'etcd:///x', 'mysql://a/b',
                      'etcd://me:secret@a/b', 'etcd://a:0', 'etcd://a:x',
