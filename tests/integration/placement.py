@@ -83,7 +83,7 @@ class Placement(serving.SharedServer):
         self._url = database.url(name)
         (self.directory / 'placement.conf').write_text(
             _CONFIGURATION.format(url=self._url))
-        # Several that make the tables at once would meet.
+        # Concurrent processes that create the tables would conflict.
         processes.run(
             [str(pathlib.Path(self._python).with_name('placement-manage')),
              '--config-file', f'{self.directory}/placement.conf',
@@ -126,7 +126,7 @@ class Placement(serving.SharedServer):
                 return cursor.fetchall() if cursor.description else []
 
     def set_running(self, running: bool) -> None:
-        """Continue it, or suspend it so that it only accepts connections."""
+        """Continue the server, or suspend it: it accepts connections only."""
         for pid in processes.inside(self.directory):
             os.kill(pid, signal.SIGCONT if running else signal.SIGSTOP)
 

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Claims in Placement.
 
-* ``messages``: requests and answers as values; ``client`` sends them, and
-  ``server`` has a method for each request.
+* ``messages``: requests and answers as values; ``client`` sends them.
+* ``server``: Placement's API, with a method for each read and change.
 * ``guards``: prevents Placement from allocating more than the capacity.
 * ``operations``: claim, release and transfer.
-* ``resource_providers``: inventories, usages, traits, and queries.
 """
 
 from collections.abc import Callable
@@ -33,10 +32,10 @@ from cellsched.claims.placement import messages
 from cellsched.claims.placement.operations import BatchClaim
 from cellsched.claims.placement.operations import ClaimCall
 from cellsched.claims.placement.operations import EmptyConsumers
+from cellsched.claims.placement.operations import Inventories
 from cellsched.claims.placement.operations import Release
 from cellsched.claims.placement.operations import RequestClaim
 from cellsched.claims.placement.operations import Transfer
-from cellsched.claims.placement import resource_providers
 from cellsched.claims.placement import server
 from cellsched.claims import remote
 from cellsched.claims import validation
@@ -56,7 +55,7 @@ _ONE_S = 3.0
 #: longer if they do not.
 _CALLS_MAX, _TURN_S = 16, 3.0
 
-_NOBODY = '00000000-0000-0000-0000-000000000000'
+_NO_OWNER = '00000000-0000-0000-0000-000000000000'
 
 _Outcome = TypeVar('_Outcome')
 
@@ -85,13 +84,13 @@ Consumer type of claims in Placement.
 
 Nova uses ``INSTANCE`` for its instances.
 """),
-    cfg.StrOpt('incomplete_consumer_project_id', default=_NOBODY, help="""
+    cfg.StrOpt('incomplete_consumer_project_id', default=_NO_OWNER, help="""
 Project id of claims without a project.
 
 Must not be the id of a project. The default is that of Placement's option of
 the same name.
 """),
-    cfg.StrOpt('incomplete_consumer_user_id', default=_NOBODY, help="""
+    cfg.StrOpt('incomplete_consumer_user_id', default=_NO_OWNER, help="""
 User id of claims without a user.
 
 Must not be the id of a user. The default is that of Placement's option of the
@@ -142,7 +141,7 @@ class PlacementClaims(base.ClaimStore):
     def __init__(
         self, client: server.PlacementClient, clock: Clock,
         random: Random, owners: messages.Owners = messages.Owners(
-            'INSTANCE', _NOBODY, _NOBODY),
+            'INSTANCE', _NO_OWNER, _NO_OWNER),
         guards: int = 64, retry_timeout_s: float = 30,
         locks: ContentionLock | None = None,
     ) -> None:
@@ -157,7 +156,7 @@ class PlacementClaims(base.ClaimStore):
         self._guards = Guards(
             self._server, owners, clock, random, guards, self._locks)
         #: Of contended providers.
-        self._inventories: resource_providers.Inventories = {}
+        self._inventories: Inventories = {}
         #: Why a provider could not be read last.
         self._unreadable: dict[str, str] = {}
         self._conditions = Conditions(LOG, clock.monotonic)
@@ -218,51 +217,37 @@ class PlacementClaims(base.ClaimStore):
         """
         if not claims:
             return 0
-        outcome = self._claim_one([claims], is_new)
+        outcome = self.claim_any([claims], is_new)
         if outcome.chosen is None:
             raise outcome.refusals[0]
         return outcome.new
 
     def claim_any(
-        self, batches: Sequence[Sequence[base.Claim]]
-    ) -> base.AnyOf:
-        return self._claim_one(batches)
-
-    def claim_each(
-        self, requests: Sequence[Sequence[Sequence[base.Claim]]]
-    ) -> Sequence[base.AnyOf | exception.CellschedException]:
-        return self._claim_together([(batches, False) for batches in requests])
-
-    def _claim_one(
         self, batches: Sequence[Sequence[base.Claim]], is_new: bool = False
     ) -> base.AnyOf:
-        [outcome] = self._claim_together([(batches, is_new)])
+        [outcome] = self.claim_each([batches], is_new)
         if isinstance(outcome, exception.CellschedException):
             raise outcome
         return outcome
 
-    def _claim_together(
-        self, requests: Iterable[tuple[Sequence[Sequence[base.Claim]], bool]]
-    ) -> list[base.AnyOf | exception.CellschedException]:
-        """Claim for several requests; return the outcome of each.
-
-        :param requests: the alternatives of each, and whether its consumers
-            are known to hold nothing
-        """
+    def claim_each(
+        self, requests: Sequence[Sequence[Sequence[base.Claim]]],
+        is_new: bool = False,
+    ) -> Sequence[base.AnyOf | exception.CellschedException]:
         claims = [RequestClaim(self._server, self._owners, batches, is_new)
-                  for batches, is_new in requests]
+                  for batches in requests]
         self._claim(claims)
         return [each.outcome for each in claims if each.outcome is not None]
 
     def _claim(self, requests: Sequence[RequestClaim]) -> None:
-        """Claim for requests, and for those of waiting threads with them."""
+        """Claim for requests, and for waiting threads at the same time."""
         own = ClaimCall(requests, self._clock.lock())
         if not own.open:
             return
         with self._alone(own.consumers), self._queue.turn(
                 own.providers, own) as calls, contextlib.ExitStack() as stack:
-            # 1. Another thread that claims for a call, perhaps without an
-            #    answer, keeps it.
+            # 1. A thread that claims for a call holds the lock of the call,
+            #    perhaps without an answer. Take the calls without one.
             own.lock.acquire()
             stack.callback(own.lock.release)
             taken = [own, *(
@@ -270,12 +255,13 @@ class PlacementClaims(base.ClaimStore):
                 and each.lock.acquire(blocking=False))]
             for each in taken[1:]:
                 stack.callback(each.lock.release)
-            # 2. The own requests come first; the rest may remain.
+            # 2. Claim for all of them. Other threads may have claimed for the
+            #    own requests.
             if own.open:
                 self._guarded(self._batch([
                     each for call in taken for each in call.open]))
-            # 3. Placement may refuse them without naming one of them. Claim
-            #    for each alone then.
+            # 3. Placement may refuse them together without naming a request.
+            #    Claim for each own request alone then.
             for each in own.open:
                 try:
                     self._guarded(self._batch([each]))
@@ -319,8 +305,7 @@ class PlacementClaims(base.ClaimStore):
             and self._identity() == other._identity())
 
     def consumers_of(self, provider: str) -> list[str]:
-        return self._of_provider(provider, lambda: (
-            resource_providers.consumers_of(self._server, provider)), [])
+        return self._of_provider(provider, self._server.consumers_of, [])
 
     def providers_in_use(self) -> list[str]:
         # Usages would take several requests for each provider. One without an
@@ -333,8 +318,8 @@ class PlacementClaims(base.ClaimStore):
     ) -> None:
         validation.check_inventory(provider, inventory)
         messages.check_uuid(f'inventory of {provider}', 'provider', provider)
-        self._repeat(lambda: resource_providers.set_inventory(
-            self._server, provider, inventory) or None)
+        self._repeat(lambda: self._server.set_inventory(
+            provider, inventory) or None)
 
     def set_traits(
         self, provider: str, traits: Iterable[str], root: str
@@ -344,19 +329,22 @@ class PlacementClaims(base.ClaimStore):
         where = f'traits of {provider}'
         messages.check_uuid(where, 'provider', provider)
         messages.check_uuid(where, 'root', root)
-        self._repeat(lambda: resource_providers.set_traits(
-            self._server, provider, traits, root) or None)
+        self._repeat(lambda: self._server.set_traits(
+            provider, traits, root) or None)
 
     def roots(self, providers: Iterable[str]) -> dict[str, str]:
-        return self._each(providers, lambda provider: (
-            resource_providers.root_of(self._server, provider)))
+        found = {
+            provider: self._repeat(
+                lambda: [self._server.root_of(provider)])[0]
+            for provider in dict.fromkeys(providers)}
+        return {provider: root for provider, root in found.items()
+                if root is not None}
 
     def find_providers(
         self, query: base.ProviderQuery, limit: int | None = None
     ) -> list[str]:
         validation.check_query(query, limit)
-        found = sorted(self._repeat(
-            lambda: resource_providers.find(self._server, query)))
+        found = sorted(self._repeat(lambda: self._server.find(query)))
         if limit is None or len(found) <= limit:
             return found
         return self._random.sample(found, limit)
@@ -365,52 +353,45 @@ class PlacementClaims(base.ClaimStore):
         self, providers: Iterable[str] | None = None
     ) -> dict[str, dict[str, base.Inventory]]:
         names = self._generations() if providers is None else providers
-        found = {name: self._inventory(name) for name in dict.fromkeys(names)}
+        found = {
+            name: self._of_provider(name, self._server.inventories_of, None)
+            for name in dict.fromkeys(names)}
         return {name: inventory for name, inventory in found.items()
                 if inventory is not None}
-
-    def _inventory(self, name: str) -> dict[str, base.Inventory] | None:
-        nothing: dict[str, base.Inventory] | None = None
-        return self._of_provider(name, lambda: (
-            resource_providers.inventories_of(self._server, name)), nothing)
 
     def usages(
         self, since: Any = None, providers: Iterable[str] | None = None
     ) -> base.UsageChanges:
-        token, names = since, providers
-        if providers is None:
-            # The token is read first, so later changes are reported again.
-            token = self._generations()
-            names = [provider for provider, generation in token.items()
-                     if (since or {}).get(provider) != generation]
-        usages = {name: usage for name in dict.fromkeys(names or ())
-                  if (usage := self._usage(name)) is not None}
-        if providers is None:
-            # An unreadable provider is read again next time.
-            token = {name: generation for name, generation in token.items()
-                     if name not in self._unreadable}
-        gone = [] if providers is not None else [
-            base.Usage(provider, {}, {}, 0)
-            for provider in (since or {})
-            if provider not in token and provider not in usages]
-        return base.UsageChanges(token, [*usages.values(), *gone])
+        if providers is not None:
+            found = map(self._usage, dict.fromkeys(providers))
+            return base.UsageChanges(since, [*filter(None, found)])
+        # The generations are read first, so later changes are reported again.
+        before, generations = since or {}, self._generations()
+        usages = [*filter(None, map(self._usage, (
+            name for name, generation in generations.items()
+            if before.get(name) != generation)))]
+        gone = [base.Usage(name, {}, {}, 0) for name in before
+                if name not in generations]
+        # An unreadable provider is read again next time.
+        token = {name: generation for name, generation in generations.items()
+                 if name not in self._unreadable}
+        return base.UsageChanges(token, [*usages, *gone])
 
     def _usage(self, name: str) -> base.Usage | None:
         nothing: base.Usage | None = base.Usage(name, {}, {}, 0)
-        return self._of_provider(name, lambda: (
-            resource_providers.usage_of(self._server, name)), nothing)
+        return self._of_provider(name, self._server.usage_of, nothing)
 
     def _of_provider(
-        self, name: str, read: Callable[[], _Outcome], default: _Outcome
+        self, name: str, read: Callable[[str], _Outcome], default: _Outcome
     ) -> _Outcome:
         """Return what is read of a provider.
 
-        :param default: returned if Placement answers for others only
+        :param default: returned if Placement answers, but not for this one
         """
         def attempt() -> tuple[_Outcome]:
             try:
-                return read(),
-            except resource_providers.ANSWER_ERRORS:
+                return read(name),
+            except server.ANSWER_ERRORS:
                 raise remote.OutcomeUnknown(
                     'an answer has other fields than expected') from None
 
@@ -451,28 +432,13 @@ class PlacementClaims(base.ClaimStore):
             f'/resource_providers/{messages.guard_uuid("provider", 0)}'
         )])[0]
 
-    def _generations(self) -> server.Generations:
-        return self._repeat(
-            lambda: resource_providers.generations(self._server))
-
-    def _each(
-        self, names: Iterable[str], read: Callable[[str], _Outcome | None]
-    ) -> dict[str, _Outcome]:
-        """Return the results for the providers that exist."""
-        found = {}
-        for name in dict.fromkeys(names):
-            outcome, = self._repeat(lambda: [read(name)])
-            if outcome is not None:
-                found[name] = outcome
-        return found
+    def _generations(self) -> dict[str, int]:
+        return self._repeat(self._server.generations)
 
     def _change(self, change: Release | Transfer) -> bool:
         """Read the allocations, and change them if there are any."""
-        def look() -> tuple[bool]:
-            return change.look(),
-
         with self._alone(change.consumers):
-            exists, = self._repeat(look)
+            [exists] = self._repeat(lambda: [change.look()])
             if not exists:
                 return False
             with self._queue.turn(change.providers):

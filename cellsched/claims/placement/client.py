@@ -96,7 +96,8 @@ class KeystoneClient:
                 conf, group, auth=auth, session=_make_connections())
             # No request waits for ever.
             session.timeout = session.timeout or _UNSET_TIMEOUT_S
-            adapter = _adapter(conf, group, session)
+            adapter = loading.load_adapter_from_conf_options(
+                conf, group, session=session)
         except (keystone.ClientException, cfg.Error, ValueError) as exc:
             raise exception.ConfigurationInvalid(
                 field=f'[{group}]',
@@ -189,10 +190,6 @@ def _auth(own: cfg.ConfigOpts.GroupAttr) -> Any:
             f'auth_type {name}; expected one of {", ".join(_WAYS)}')
     return name and loading.get_plugin_loader(name).load_from_options_getter(
         lambda option: own[option.dest])
-
-
-def _adapter(conf: cfg.ConfigOpts, group: str, session: Any) -> Adapter:
-    return loading.load_adapter_from_conf_options(conf, group, session=session)
 
 
 def _describe(exc: Exception) -> str:

@@ -116,17 +116,17 @@ class Guards:
         """Yield a guard that no other thread of the process uses.
 
         Guards with an unresolved write come last: Placement may not answer a
-        request with them, although it answers others.
+        request with them, although it answers other requests.
 
         :param providers: providers of the allocations to write
         """
         preferred = self._guard_of(providers)
         with self._idle:
             with self._lock:
-                guard = next((each for each in reversed(self._free)
-                              if not each.pending), self._free[-1])
-                if self._contended.get(preferred, 0) > self._now():
-                    guard = self._free_guard(preferred) or guard
+                is_contended = self._contended.get(
+                    preferred, 0) > self._clock.monotonic()
+                guard = (is_contended and self._free_guard(preferred)
+                         or self._free_guard() or self._free[-1])
                 self._free.remove(guard)
             held = HeldGuard(guard)
             try:
@@ -154,10 +154,10 @@ class Guards:
                 other = None
             elif self._locks.is_enabled:
                 # Another process may use the same guard.
-                other = next((each for each in reversed(self._free)
-                              if not each.pending), None)
+                other = self._free_guard()
             else:
-                self._contended[preferred] = self._now() + _CONTENDED_S
+                self._contended[preferred] = (
+                    self._clock.monotonic() + _CONTENDED_S)
                 other = self._free_guard(preferred)
             if other is not None:
                 self._free.remove(other)
@@ -167,13 +167,14 @@ class Guards:
     def _guard_of(self, providers: Iterable[str]) -> int:
         return zlib.crc32(min(providers, default='').encode()) % self._count
 
-    def _free_guard(self, number: int) -> Guard | None:
-        """Return a guard if it is free and has no unresolved write."""
-        return next((each for each in self._free
-                     if each.number == number and not each.pending), None)
+    def _free_guard(self, number: int | None = None) -> Guard | None:
+        """Return a free guard without an unresolved write, if there is one.
 
-    def _now(self) -> float:
-        return self._clock.monotonic()
+        :param number: of the guard; None for the guard used last
+        """
+        return next((
+            each for each in reversed(self._free)
+            if not each.pending and number in (None, each.number)), None)
 
     def settle_all(self, consumers: Iterable[str] | None = None) -> None:
         """Resolve the writes without an answer.
@@ -289,14 +290,8 @@ class Guards:
         """Create the missing parts of a guard."""
         server = self._server
         server.create_class(RESOURCE_CLASS)
-        server.create_provider(
-            guard.provider, f'cellsched-guard-{guard.number}')
-        path = f'/resource_providers/{guard.provider}/inventories'
-        has = server.read(path)
-        if has is None:
-            raise remote.NotSent(
-                'a resource provider of another program has the name '
-                f'cellsched-guard-{guard.number}')
+        has = server.read_or_create(
+            guard.provider, f'cellsched-guard-{guard.number}', '/inventories')
         if not has['inventories']:
             server.set_inventories(
                 guard.provider, has['resource_provider_generation'],

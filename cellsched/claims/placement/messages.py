@@ -191,7 +191,7 @@ class Holding:
                            self.consumer_type)
 
     def claims(self, consumer: str, owners: Owners) -> list[base.Claim]:
-        """Return the allocations as claims, without those of guards."""
+        """Return the allocations as claims, except on guards."""
         project_id = None if (
             self.project_id == owners.project_id) else self.project_id
         user_id = None if self.user_id == owners.user_id else self.user_id

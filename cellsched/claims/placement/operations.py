@@ -9,6 +9,7 @@ written while that may still be executed.
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
+import contextlib
 import re
 from typing import Any
 
@@ -17,19 +18,29 @@ from cellsched.claims.placement import guards
 from cellsched.claims.placement.guards import Guard
 from cellsched.claims.placement.guards import Guards
 from cellsched.claims.placement import messages
-from cellsched.claims.placement import resource_providers
+from cellsched.claims.placement.server import ANSWER_ERRORS
 from cellsched.claims.placement.server import PlacementServer
 from cellsched.claims import validation
 from cellsched.clock import Clock
 from cellsched.clock import Lock
 from cellsched import exception
 
-
 #: Rejections of a request, each without a reason that a read shows, after
 #: which it is not repeated. Inventories may change before they are read.
 _REJECTIONS_MAX = 2
 
 _EMPTY_CONSUMER = re.compile(r'expected 0 but got None')
+
+#: The refusal of a claim that exceeds the capacity, or does not suit the units
+#: of the inventory.
+_REFUSED = re.compile(
+    r"Unable to create allocation for '(?P<resource>\w+)' on resource "
+    r"provider '(?P<provider>[0-9a-f-]+)'")
+
+#: Number of remembered inventories.
+_KNOWN_MAX = 1000
+
+Inventories = dict[str, dict[str, base.Inventory]]
 
 
 class EmptyConsumers:
@@ -100,7 +111,7 @@ class RequestClaim:
     :ivar outcome: the result or the error of the request; None before
     :ivar remaining: the claims of the current batch that are not made, as far
         as it is known
-    :ivar generations: those of consumers with a record and without claims
+    :ivar generations: of the consumers that have a record and no claims
     :ivar is_known: whether no write of the request has an unknown outcome
     """
 
@@ -191,10 +202,9 @@ class RequestClaim:
             if position is None or before < position})
 
     def bodies(self) -> dict[str, messages.Body]:
-        taken: dict[str, list[base.Claim]] = {}
         # Rows are locked in the same order as by other calls, if possible.
-        for claim in sorted(self.remaining, key=lambda claim: claim.provider):
-            taken.setdefault(claim.consumer, []).append(claim)
+        taken = validation.by_consumer(
+            sorted(self.remaining, key=lambda claim: claim.provider))
         return {consumer: self._owners.body(
             {claim.provider: claim.resources for claim in claims},
             self.generations.get(consumer), claims[0].project_id,
@@ -234,12 +244,80 @@ class ClaimCall(_Requests):
         self.lock = lock
 
 
+class Figures:
+    """The inventories and the used amounts of providers, read when needed.
+
+    :param known: earlier inventories. Before a refusal by one of these, it is
+        read again. Inventories that are read are added
+    """
+
+    def __init__(self, server: PlacementServer, known: Inventories) -> None:
+        self._server = server
+        self._known = known
+        self._inventories: Inventories = {}
+        self._earlier: set[str] = set()
+        self._used: dict[str, dict[str, int]] = {}
+        #: The used amounts, and the amounts of :meth:`take`.
+        self._taken: dict[str, dict[str, int]] = {}
+
+    def refusal(
+        self, claims: Sequence[base.Claim]
+    ) -> exception.ClaimRefused | None:
+        """Return why claims do not fit, or None if they do."""
+        providers = {claim.provider for claim in claims}
+        for provider in providers - self._inventories.keys():
+            has = self._known.get(provider)
+            if has is None:
+                self._read(provider)
+            else:
+                self._inventories[provider] = has
+                self._earlier.add(provider)
+            self._used[provider] = self._server.used_of(provider)
+            self._taken[provider] = dict(self._used[provider])
+        refusal = self._find(claims, self._used)
+        if refusal is not None and not self._earlier.isdisjoint(providers):
+            for provider in self._earlier & providers:
+                self._read(provider)
+            refusal = self._find(claims, self._used)
+        return refusal
+
+    def take(self, claims: Sequence[base.Claim]) -> bool:
+        """Count claims as used, if they fit beside those before.
+
+        :param claims: claims that :meth:`refusal` does not refuse
+        """
+        if self._find(claims, self._taken) is not None:
+            return False
+        for claim in claims:
+            amounts = self._taken[claim.provider]
+            for name, amount in claim.resources.items():
+                amounts[name] = amounts.get(name, 0) + amount
+        return True
+
+    def _find(
+        self, claims: Sequence[base.Claim],
+        used: Mapping[str, Mapping[str, int]],
+    ) -> exception.ClaimRefused | None:
+        return validation.find_refusal(claims, self._inventories, used)
+
+    def _read(self, provider: str) -> None:
+        """Read an inventory. One that cannot be read refuses each claim."""
+        self._earlier.discard(provider)
+        self._inventories[provider] = {}
+        with contextlib.suppress(*ANSWER_ERRORS):
+            self._inventories[provider] = self._server.inventories_of(
+                provider) or {}
+        if len(self._known) >= _KNOWN_MAX:
+            self._known.clear()
+        self._known[provider] = self._inventories[provider]
+
+
 class BatchClaim(_Requests):
     """Claims for several requests with one write, if possible.
 
-    :param inventories: the inventories of providers that refused claims
-        lately, or that other processes write, too. Their usage is read before
-        a write
+    :param inventories: the inventories of providers that refused a claim a
+        short time ago, or that other processes write, too. The usage of these
+        providers is read before a write
     :ivar is_divided: whether the requests without an outcome must be claimed
         for one by one, because an answer does not name the request that it is
         about
@@ -248,7 +326,7 @@ class BatchClaim(_Requests):
     def __init__(
         self, server: PlacementServer, guards: Guards, empty: EmptyConsumers,
         requests: Sequence[RequestClaim],
-        inventories: resource_providers.Inventories,
+        inventories: Inventories,
     ) -> None:
         super().__init__(requests)
         self._server = server
@@ -294,7 +372,7 @@ class BatchClaim(_Requests):
         on to the next one. A batch that does not fit beside those before it
         waits for the next write: these may fail.
         """
-        figures = resource_providers.Figures(self._server, self._inventories)
+        figures = Figures(self._server, self._inventories)
         fitting: list[RequestClaim] = []
         for each in requests:
             while each.outcome is None and (
@@ -349,26 +427,64 @@ class BatchClaim(_Requests):
         if answer.status == 409:
             for each in due:
                 each.is_known = True
-            if len(due) == 1 and (refusal := resource_providers.named_refusal(
+            if len(due) == 1 and (refusal := _named_refusal(
                     answer, due[0].remaining)):
                 self._inventories.setdefault(refusal.provider, {})
                 due[0].refuse(refusal, is_certain=True)
         return True
 
 
-class Release:
-    """Releases consumers."""
+def _named_refusal(
+    answer: messages.PlacementAnswer, claims: Sequence[base.Claim]
+) -> exception.ClaimRefused | None:
+    """Return the refusal that Placement's answer to a write of claims names.
+
+    Placement compares the consumers before the capacity, so they held nothing.
+    It compares the amounts in the order of the request.
+
+    :returns: None if it does not name the first claim, or may mean another one
+    """
+    match = _REFUSED.search(answer.detail)
+    if match is None:
+        return None
+    provider, resource = match.group('provider', 'resource')
+    named = [claim for claim in claims
+             if claim.provider == provider and resource in claim.resources]
+    if named != [claims[0]]:
+        # The first claim that does not fit may be another one.
+        return None
+    return exception.ClaimRefused(
+        provider=provider, resource=resource,
+        amount=claims[0].resources[resource], consumer=claims[0].consumer)
+
+
+class _Change:
+    """A change of the allocations of consumers.
+
+    :ivar held: the allocations that were read
+    """
 
     def __init__(
         self, server: PlacementServer, guards: Guards,
-        owners: messages.Owners, consumers: Sequence[str],
+        owners: messages.Owners, consumers: Iterable[str],
     ) -> None:
         self._server = server
         self._guards = guards
         self._owners = owners
         self.consumers = list(dict.fromkeys(consumers))
+        #: Whether the allocations are read, and not written since.
         self._is_known = False
         self.held: dict[str, messages.Holding] = {}
+
+    @property
+    def providers(self) -> list[str]:
+        """The providers of the allocations that were read."""
+        return sorted({provider for holds in self.held.values()
+                       for provider in holds.allocations})
+
+
+class Release(_Change):
+    """Releases consumers."""
 
     def look(self) -> bool:
         """Read the allocations; return whether there are any."""
@@ -379,11 +495,6 @@ class Release:
             self.held |= self._server.holdings(missing)
         self._is_known = True
         return bool(self.held)
-
-    @property
-    def providers(self) -> list[str]:
-        """The providers of the allocations that were read."""
-        return _providers(self.held)
 
     def attempt(self, guard: Guard, is_shared: bool) -> bool | None:
         """Release; return True once the consumers hold nothing."""
@@ -400,7 +511,7 @@ class Release:
         return True if answer.is_done else None
 
 
-class Transfer:
+class Transfer(_Change):
     """Transfers the claims of one consumer to another."""
 
     def __init__(
@@ -408,22 +519,18 @@ class Transfer:
         empty: EmptyConsumers, owners: messages.Owners, source: str,
         target: str,
     ) -> None:
-        self._server = server
-        self._guards = guards
-        self._owners = owners
+        super().__init__(server, guards, owners, [source, target])
         self._source = source
         self._target = target
-        self.consumers = [source, target]
         self._empty = empty
-        #: That of the target, if it is an empty consumer.
+        #: The generation of the target, if it is an empty consumer.
         self._generations: dict[str, int] = {}
+        #: The claims that a write without an answer transfers.
         self._sent: messages.Holding | None = None
-        self._is_known = self._is_sent = False
-        #: Units of inventories before they were widened, by provider.
-        self._wide: dict[str, dict[str, Any]] = {}
-        #: Providers of which the target held claims and holds none now.
-        self._remaining: list[str] = []
-        self.held: dict[str, messages.Holding] = {}
+        self._is_done = False
+        #: By provider, inventories before they were widened. A provider on
+        #: which only the target held claims has none.
+        self._to_rewrite: dict[str, dict[str, Any]] = {}
 
     def look(self) -> bool:
         """Read the allocations; return whether the source has any."""
@@ -431,18 +538,13 @@ class Transfer:
         self._is_known = True
         return self._source in self.held
 
-    @property
-    def providers(self) -> list[str]:
-        """The providers of the allocations that were read."""
-        return _providers(self.held)
-
     def attempt(self, guard: Guard, is_shared: bool) -> bool | None:
         """Transfer; return whether the source held claims."""
         self._guards.settle(guard)
-        if not self._is_known and not self._is_sent:
+        if not self._is_known and not self._is_done:
             self.look()
-            self._is_sent = self._was_done()
-        if self._is_sent:
+            self._is_done = self._was_done()
+        if self._is_done:
             return self._end()
         self._is_known = False
         source = self.held.get(self._source)
@@ -450,34 +552,39 @@ class Transfer:
             return self._end() and False
         target = self.held.get(self._target)
         self._sent = source
-        self._remaining = [] if target is None else [
-            provider for provider in target.allocations
-            if provider not in source.allocations]
+        for provider in () if target is None else target.allocations:
+            if provider not in source.allocations:
+                self._to_rewrite.setdefault(provider, {})
         answer = messages.checked(self._guards.write(guard, {
             self._source: source.released(self._owners),
             self._target: source.body(
                 self._owners, target.generation if target is not None
                 else self._generations.get(self._target))}), 409)
         if answer.is_done:
-            self._is_sent = True
+            self._is_done = True
             return self._end()
         # An equal target found later is the result of another call.
         self._sent = None
         if answer.is_conflict:
             self._generations = self._empty.find(answer, [self._target])
-        else:
-            self._widen(source)
+            return None
+        # Placement checks units again in a transfer, and they may have become
+        # narrower since the claim.
+        for provider, resources in source.allocations.items():
+            before = self._server.widen(provider, resources)
+            if before:
+                self._to_rewrite[provider] = before
         return None
 
     def _end(self) -> bool | None:
-        """Restore inventories and mark providers; return True when done."""
-        self._wide = {
-            provider: before for provider, before in self._wide.items()
-            if not resource_providers.narrow(self._server, provider, before)}
-        self._remaining = [
-            provider for provider in self._remaining
-            if not resource_providers.mark(self._server, provider)]
-        return None if self._wide or self._remaining else True
+        """Write inventories, so that readers see the change.
+
+        :returns: None to be repeated
+        """
+        self._to_rewrite = {
+            provider: before for provider, before in self._to_rewrite.items()
+            if not self._server.rewrite(provider, before)}
+        return None if self._to_rewrite else True
 
     def _was_done(self) -> bool:
         """Return whether a write without an answer was executed."""
@@ -485,20 +592,3 @@ class Transfer:
         return (self._sent is not None and target is not None
                 and self._source not in self.held
                 and target.allocations == self._sent.allocations)
-
-    def _widen(self, source: messages.Holding) -> None:
-        """Widen the units of inventories so that they admit the claims.
-
-        Placement checks units again in a transfer, and they may have become
-        narrower since the claim.
-        """
-        for provider, resources in source.allocations.items():
-            before = resource_providers.widen(
-                self._server, provider, resources)
-            if before:
-                self._wide[provider] = before
-
-
-def _providers(held: Mapping[str, messages.Holding]) -> list[str]:
-    return sorted({provider for holds in held.values()
-                   for provider in holds.allocations})

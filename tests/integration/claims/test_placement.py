@@ -58,7 +58,7 @@ class OnPlacement:
         return self.make_store_with(clock.Clock(), retry_timeout_s)
 
     def make_store_with(self, clock_, retry_timeout_s=base.PATIENCE_S):
-        # Guards are there from earlier tests; it takes time to make more.
+        # Earlier tests have made these guards; to make more takes time.
         return placement.PlacementClaims(
             make_client(self.server.url()), clock_, random.Random(1),
             guards=16, retry_timeout_s=retry_timeout_s)
@@ -78,8 +78,8 @@ class TestPlacementClaims(OnPlacement, suite.ClaimStoreSuite, base.TestCase):
         return super().make_peer(store) if self.has_peers else store
 
     def test_consumer_gets_a_single_claim_of_a_race(self):
-        # Of several processes Placement may tell more than one that it has
-        # the consumer, and keeps what the last one said.
+        # Placement may let several processes claim for one consumer, and then
+        # keeps the last claim.
         self.has_peers = False
 
         super().test_consumer_gets_a_single_claim_of_a_race()
@@ -121,7 +121,7 @@ class TestPlacementClaims(OnPlacement, suite.ClaimStoreSuite, base.TestCase):
         nowhere = claims.Claim(consumer, str(uuid.uuid4()), {'VCPU': 1})
         self.assertRaises(exception.ClaimRefused, store.claim, [nowhere])
 
-        # As Nova does, for whom the consumer is a new one.
+        # Nova claims for a new consumer in this way.
         owners = messages.Owners('INSTANCE', 'a', 'b')
         answer = make_client(self.server.url()).send(messages.PlacementRequest(
             'PUT', f'/allocations/{consumer}',

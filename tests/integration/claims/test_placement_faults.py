@@ -69,13 +69,13 @@ class _Handler(http_server.BaseHTTPRequestHandler):
         if fault.endswith(' before'):
             self.fail(fault)
             return
-        asked = urllib.request.Request(
+        request = urllib.request.Request(
             self.server.target + self.path, body or None,
             {name: value for name, value in self.headers.items()
              if name.lower() not in ('host', 'connection')},
             method=self.command)
         try:
-            with urllib.request.urlopen(asked, timeout=60) as answer:
+            with urllib.request.urlopen(request, timeout=60) as answer:
                 status, text = answer.status, answer.read()
         except urllib.error.HTTPError as exc:
             status, text = exc.code, exc.read()
@@ -255,7 +255,7 @@ class TestFaults(FaultCase):
         self.server.set_running(False)
         with futures.ThreadPoolExecutor(2) as pool:
             working = [pool.submit(each.claim) for each in (worker, other)]
-            # Both give up, and release until that is answered.
+            # Both calls fail, and the workers repeat the release.
             while not (worker.unreachable and other.unreachable):
                 threading.Event().wait(0.05)
             self.server.set_running(True)

@@ -138,9 +138,9 @@ class TestPlacementClaims(
             [claims.Claim(consumer, each, {'VCPU': 1})]
             for each in full]).chosen)
 
-        asked = self.client.requests[before:]
-        self.assertEqual(1, asked.count(f'GET /allocations/{consumer}'))
-        # One that holds the last alternative is not refused.
+        sent = self.client.requests[before:]
+        self.assertEqual(1, sent.count(f'GET /allocations/{consumer}'))
+        # A consumer that holds the last alternative is not refused.
         self.assertEqual(2, self.store.claim_any([
             [claims.Claim(holders[2].consumer, each, {'VCPU': 1})]
             for each in full]).chosen)
@@ -324,6 +324,15 @@ class TestPlacementClaims(
             [claims.Usage(one, {}, {}, 0)],
             self.store.usages(token).usages)
 
+    def test_missing_list_of_providers_removes_no_provider(self):
+        self.make_provider(self.store, VCPU=8)
+        token = self.store.usages().token
+        self.client.server.answer = lambda request: messages.PlacementAnswer(
+            404, {'errors': [{'status': 404, 'detail': 'not found'}]})
+
+        self.assertRaises(
+            exception.DatabaseUnreachable, self.store.usages, token)
+
     def test_guards_are_hidden(self):
         provider = self.make_provider(self.store, VCPU=8)
         self.store.claim([self.make_claim(provider, VCPU=1)])
@@ -407,7 +416,7 @@ class TestPlacementClaims(
 
     def test_silent_server_is_unreachable(self):
         def send(request):
-            raise remote.NotSent('nobody listens')
+            raise remote.NotSent('connection refused')
         self.client.send = send
         store = placement.PlacementClaims(
             self.client, clock.Clock(), random.Random(1), retry_timeout_s=0)
@@ -415,7 +424,7 @@ class TestPlacementClaims(
         for call in store.check, store.sync, store.usages:
             error = self.assertRaises(exception.DatabaseUnreachable, call)
             self.assertEqual(
-                ('claims', 'http://placement', 'nobody listens'),
+                ('claims', 'http://placement', 'connection refused'),
                 (error.schema, error.url, error.reason))
 
     def test_old_placement_and_other_services_are_refused(self):

@@ -198,7 +198,7 @@ class Client:
             except exception.DatabaseUnreachable:
                 continue
             break
-        # It may have been done by a call that could not tell.
+        # An earlier call without an answer may have done the transfer.
         del done
         self.expected[target] = self.expected[source]
         self.expected[source] = {}
@@ -251,7 +251,7 @@ class TestFaults(base.TestCase):
     def test_claims_are_exact_without_faults(self):
         for seed in self.seeds:
             world = self.run_seed(seed, {})
-            # Nobody is left whom others could not claim for as for a new one.
+            # Each consumer that remains has claims.
             self.assertEqual(
                 {consumer for consumer, *_ in world.server.rows},
                 {*world.server.consumers})

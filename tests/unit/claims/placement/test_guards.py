@@ -50,13 +50,13 @@ class TestContendedProviders(base.TestCase):
 
     def test_provider_is_contended_for_a_time(self):
         [process, _] = self.processes
-        liked, _ = self.lose('x')
+        preferred, _ = self.lose('x')
         another, _ = self.lose('y')
-        self.assertEqual(liked, self.guard_of(process, 'x'))
+        self.assertEqual(preferred, self.guard_of(process, 'x'))
         self.assertEqual(another, self.guard_of(process, 'y'))
 
         self.clock.advance(11)
-        # The one that was used last.
+        # The guard that was used last.
         self.assertEqual(another, self.guard_of(process, 'x'))
 
     def test_guard_with_an_unresolved_write_is_kept(self):
@@ -69,12 +69,12 @@ class TestContendedProviders(base.TestCase):
 
     def test_guard_of_another_thread_is_not_awaited(self):
         [process, _] = self.processes
-        liked, _ = self.lose('x')
+        preferred, _ = self.lose('x')
         with process.taken(['x']) as one, process.taken(['x']) as other:
-            self.assertEqual(liked, one.guard.number)
-            self.assertNotEqual(liked, other.guard.number)
+            self.assertEqual(preferred, one.guard.number)
+            self.assertNotEqual(preferred, other.guard.number)
             process.lost(other, ['x'])
-            self.assertNotEqual(liked, other.guard.number)
+            self.assertNotEqual(preferred, other.guard.number)
 
     def test_each_guard_is_given_back(self):
         [process, _] = self.processes

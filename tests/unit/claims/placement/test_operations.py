@@ -135,7 +135,7 @@ class TestBatchClaim(base.TestCase):
     def test_write_without_an_answer_is_resolved_before_a_look(self):
         send, request = self.client.send, self.request(1)
 
-        def lose(asked):
+        def lose(request):
             self.client.send = send
             raise remote.OutcomeUnknown('no answer')
 
