@@ -135,11 +135,15 @@ class PlacementServer:
         inventory = self.inventories_of(provider)
         if inventory is None:
             return None
+        # Only a provider with an inventory can be used, and only a used one
+        # has consumers. Others need no further request.
+        used = self.used_of(provider) if inventory else {}
         return base.Usage(
             provider=provider,
             capacity={name: has.capacity for name, has in inventory.items()},
-            used=self.used_of(provider),
-            consumers=len(self.consumers_of(provider)),
+            used=used,
+            consumers=len(self.consumers_of(provider)) if any(
+                used.values()) else 0,
             units={name: has.units for name, has in inventory.items()
                    if has.units != base.Units()})
 

@@ -315,6 +315,16 @@ class TestPlacementClaims(
             [one], [usage.provider for usage
                     in self.store.usages(token).usages])
 
+    def test_usage_of_an_unused_provider_takes_fewer_requests(self):
+        used, _ = (self.make_provider(self.store, VCPU=8) for _ in range(2))
+        self.make_provider(self.store)
+        self.store.claim([self.make_claim(used, VCPU=1)])
+
+        # The generations; the inventories; the usages of two; consumers.
+        self.assertEqual(
+            ['GET'] * (1 + 3 + 2 + 1), self.requests_of(self.store.usages))
+        self.assertUsed(self.store, used, 1, VCPU=1)
+
     def test_removed_provider_is_reported_without_capacity(self):
         one, two = (self.make_provider(self.store, VCPU=8) for _ in range(2))
         token = self.store.usages().token
