@@ -833,7 +833,8 @@ def claim_in_order(
                     if before < position})
         except exception.ClaimConflict:
             # An earlier call, whose reply was lost, may have claimed any.
-            held = store.claims_of({claim.consumer for claim in batch})
+            held = store.claims_of(
+                dict.fromkeys(claim.consumer for claim in batch))
             for chosen, other in enumerate(batches):
                 if is_held(other, held):
                     return AnyOf(chosen, 0, refusals)

@@ -21,10 +21,11 @@ from tests.unit import base
 #: Tests that share the seeds.
 SHARES = profile.size(4, 8)
 
-#: Prints what some seeds do.
+#: Prints what some seeds do, with a claim store.
 _TRACES = '''
 import sys
 
+from cellsched.simulator import claim_servers
 from cellsched.simulator.promises import harness
 from cellsched.simulator.promises import simulation
 import hashlib
@@ -32,7 +33,8 @@ import logging
 logging.disable(logging.CRITICAL)
 shared = harness.Harness()
 for seed in range(int(sys.argv[1])):
-    trace = simulation.Simulation(shared, seed).run().trace
+    trace = simulation.Simulation(
+        shared, seed, claims=claim_servers.KINDS.get(sys.argv[2])).run().trace
     print(len(trace), hashlib.sha256(repr(trace).encode()).hexdigest())
 '''
 
@@ -55,6 +57,18 @@ class SimulationTestCase(base.TestCase):
         self.addCleanup(logging.disable, logging.NOTSET)
         self.harness = harness.Harness()
         self.addCleanup(self.harness.close)
+
+    def assertDetermined(self, claims=''):
+        """Neither the order of sets nor that of threads changes a trace."""
+        traces = [subprocess.run(
+            [sys.executable, '-W', 'ignore', '-c', _TRACES,
+             str(profile.TRACED_SEEDS), claims], check=True,
+            capture_output=True, text=True,
+            env={**os.environ, 'PYTHONHASHSEED': number}).stdout
+            for number in ('1', '2')]
+        self.assertEqual(
+            profile.TRACED_SEEDS, len(traces[0].splitlines()))
+        self.assertEqual(*traces)
 
     def assertKept(self, seed, *args):
         """Return the outcome of a seed, which must keep all invariants."""
@@ -102,16 +116,7 @@ class TestSimulation(SimulationTestCase):
             'seed 7, faults kill, step 2: S1: broken', outcome.text(last=1))
 
     def test_seed_determines_the_history(self):
-        """Neither the order of sets nor that of threads does."""
-        said = [subprocess.run(
-            [sys.executable, '-W', 'ignore', '-c', _TRACES,
-             str(profile.TRACED_SEEDS)], check=True,
-            capture_output=True, text=True,
-            env={**os.environ, 'PYTHONHASHSEED': number}).stdout
-            for number in ('1', '2')]
-        self.assertEqual(
-            profile.TRACED_SEEDS, len(said[0].splitlines()))
-        self.assertEqual(*said)
+        self.assertDetermined()
 
 
 class TestCommand(base.TestCase):

@@ -55,6 +55,11 @@ class TestServers(StoresTestCase):
                 for seed in range(profile.SINGLE_FAULT_SEEDS):
                     self.assertKept(seed, [kind], 0.3, name)
 
+    @profile.full_only('test_simulation has the default claim store')
+    def test_seed_determines_the_history(self):
+        for name in claim_servers.KINDS:
+            self.assertDetermined(name)
+
     def test_without_faults_servers_with_capacity_are_built(self):
         for name in claim_servers.KINDS:
             outcome = self.assertKept(1, [], None, name)

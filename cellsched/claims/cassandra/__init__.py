@@ -184,7 +184,7 @@ class CassandraClaims(base.ClaimStore):
 
     def release(self, consumers: Iterable[str]) -> None:
         self._prepare()
-        self._release.release(_kept(consumers))
+        self._release.release(_keys(consumers))
 
     def transfer(self, source: str, target: str) -> bool:
         validation.check_transfer(source, target)
@@ -197,7 +197,7 @@ class CassandraClaims(base.ClaimStore):
         return {
             consumer: state.holding.of(consumer)
             for consumer, state
-            in self._recovery.states(_kept(consumers)).items()
+            in self._recovery.states(_keys(consumers)).items()
             if state.holding is not None}
 
     def same_backend(self, other: base.ClaimStore) -> bool:
@@ -232,10 +232,10 @@ class CassandraClaims(base.ClaimStore):
     ) -> None:
         names = frozenset(traits)
         validation.check_traits(provider, names, root)
-        self._trees.set_traits(provider, names, root)
+        self._trees.set_traits(provider, tuple(sorted(names)), root)
 
     def roots(self, providers: Iterable[str]) -> dict[str, str]:
-        return self._trees.roots(_kept(providers))
+        return self._trees.roots(_keys(providers))
 
     def find_providers(
         self, query: base.ProviderQuery, limit: int | None = None
@@ -292,19 +292,19 @@ class CassandraClaims(base.ClaimStore):
     def _usages_of(self, providers: Iterable[str]) -> list[base.Usage]:
         found = self._session.ask_all([
             requests.ReadFigures(provider, serial=False)
-            for provider in _kept(dict.fromkeys(providers))])
+            for provider in _keys(providers)])
         return [self._usage(each) for each in found if each is not None]
 
     def problems(self) -> list[base.StoreProblem]:
         found = []
         for figures in self._session.ask(requests.Scan(figures=True)):
             known = slots.Slots.of(figures)
-            is_lost = bool(slots.parse(figures.inventory).unreadable)
+            is_unreadable = bool(slots.parse(figures.inventory).unreadable)
             if known.unreadable:
                 found.append(base.StoreProblem(
                     f'claims: provider {figures.provider}', known.unreadable,
-                    _RESTORE if is_lost else '',
-                    figures.provider if is_lost else ''))
+                    _RESTORE if is_unreadable else '',
+                    figures.provider if is_unreadable else ''))
             if figures.consumers != 0:
                 found += self._problems_of(figures.provider)
         return list(dict.fromkeys(found))
@@ -344,6 +344,10 @@ class CassandraClaims(base.ClaimStore):
         return described.identity
 
 
-def _kept(names: Iterable[str]) -> list[str]:
-    """Return names without the empty one, which is no partition key."""
-    return [name for name in names if name]
+def _keys(names: Iterable[str]) -> list[str]:
+    """Return the partition keys among names, sorted.
+
+    The empty name is no key. A set of names has another order in each
+    process, and the order of requests must not depend on that.
+    """
+    return sorted({*names} - {''})

@@ -65,7 +65,7 @@ class CassandraClient:
         self._lock = clock.lock()
         self._pid = 0
         self._cluster: Any = None
-        self._nodes: AskedNodes | None = None
+        self._nodes: NodeOrder | None = None
         self._session: Any = None
         self._prepared: dict[tuple[str, bool], Any] = {}
         self._tls = tls_context(conf) if address.tls else None
@@ -116,7 +116,7 @@ class CassandraClient:
         with self._lock:
             if self._session is None or self._pid != os.getpid():
                 self._prepared = {}
-                nodes = AskedNodes(self._conf, self._clock)
+                nodes = NodeOrder(self._conf, self._clock)
                 cluster = make_cluster(
                     self._address, self._conf, nodes, self._tls)
                 try:
@@ -135,7 +135,7 @@ class CassandraClient:
     def _begin(self, request: Any) -> Callable[[], Any]:
         """Send a request; return a function that waits for the answer."""
         begin: Callable[[Any], Callable[[], Any]] = getattr(
-            self, _METHODS[type(request)])
+            self, requests.method(type(request).__name__))
         return begin(request)
 
     def _execute(
@@ -144,14 +144,14 @@ class CassandraClient:
         future = self._connected().execute_async(statement, values or None)
 
         def wait() -> _Rows:
-            with self._avoiding_timeouts():
+            with self._avoiding_nodes():
                 return list(future.result())
 
         return wait
 
     @contextlib.contextmanager
-    def _avoiding_timeouts(self) -> Iterator[None]:
-        """Avoid a node after a timeout."""
+    def _avoiding_nodes(self) -> Iterator[None]:
+        """Use a node last for some time if its answer does not come."""
         try:
             yield
         except cassandra.OperationTimedOut as exc:
@@ -165,7 +165,7 @@ class CassandraClient:
         session = self._connected()
         found = self._prepared.get((text, serial))
         if found is None:
-            with self._avoiding_timeouts():
+            with self._avoiding_nodes():
                 found = session.prepare(text.format(self._address.keyspace))
             if serial:
                 found.consistency_level = self._serial
@@ -245,7 +245,7 @@ class CassandraClient:
 
         return answer
 
-    def _change(
+    def _change_provider(
         self, request: requests.ChangeProvider
     ) -> Callable[[], requests.ProviderChanged]:
         batch = query.BatchStatement()
@@ -295,7 +295,7 @@ class CassandraClient:
     ) -> Callable[[], requests.Tree | None]:
         rows = self._read(statements.READ_TREE, (request.provider,))
         return lambda: next((requests.Tree(
-            row['version'], row['root'], frozenset(row['traits'] or ()))
+            row['version'], row['root'], tuple(sorted(row['traits'] or ())))
             for row in rows()), None)
 
     def _write_tree(self, request: requests.WriteTree) -> Callable[[], bool]:
@@ -345,26 +345,6 @@ class CassandraClient:
         except (cassandra.InvalidRequest, SyntaxException):
             return False
         return True
-
-
-_METHODS: dict[type[Any], str] = {
-    requests.ReadConsumer: '_read_consumer',
-    requests.WriteConsumer: '_write_consumer',
-    requests.ReadFigures: '_read_figures',
-    requests.ReadClaims: '_read_claims',
-    requests.ReadProvider: '_read_provider',
-    requests.ChangeProvider: '_change',
-    requests.SetInventory: '_set_inventory',
-    requests.SetFigures: '_set_figures',
-    requests.Fence: '_fence',
-    requests.Scan: '_scan',
-    requests.ReadTree: '_read_tree',
-    requests.WriteTree: '_write_tree',
-    requests.ScanTrees: '_scan_trees',
-    requests.ScanRoom: '_scan_room',
-    requests.Announce: '_announce',
-    requests.ReadAnnounced: '_read_announced',
-}
 
 
 def _changed(
@@ -421,7 +401,7 @@ def _reason(exc: Exception) -> str:
 _HANGS_S = 30.0
 
 
-class AskedNodes(policies.TokenAwarePolicy):
+class NodeOrder(policies.TokenAwarePolicy):
     """The order of the nodes for a partition.
 
     All clients use the same node of a partition first, which causes fewer
@@ -473,7 +453,7 @@ def tls_context(conf: cfg.ConfigOpts) -> ssl.SSLContext:
 
 
 def make_cluster(
-    address: options.Address, conf: cfg.ConfigOpts, nodes: AskedNodes,
+    address: options.Address, conf: cfg.ConfigOpts, nodes: NodeOrder,
     tls: ssl.SSLContext | None = None,
 ) -> Any:
     """Return a cluster that is not connected yet.
@@ -498,7 +478,7 @@ def make_cluster(
             1.0, max_attempts=None))
 
 
-def _profile(conf: cfg.ConfigOpts, nodes: AskedNodes) -> Any:
+def _profile(conf: cfg.ConfigOpts, nodes: NodeOrder) -> Any:
     level = cassandra.ConsistencyLevel
     return cluster.ExecutionProfile(
         load_balancing_policy=nodes,

@@ -57,7 +57,7 @@ class Entry:
         self.deleted = tuple(deleted)
         self.outcome = EntryOutcome.OPEN
         #: Whether a request with it was sent, and may have been applied.
-        self.asked = False
+        self.is_sent = False
         #: The counters that led to REFUSED; None for an unknown provider.
         self.figures: requests.Figures | None = None
         self.error: Exception | None = None
@@ -247,8 +247,8 @@ class Ledger:
         for number in self._session.attempts():
             # A lock takes longer than most writes, so that only a call that
             # was disturbed waits for one.
-            with self._locks.held({
-                    entry.provider for entry in entries} if number else ()):
+            with self._locks.held([
+                    entry.provider for entry in entries] if number else ()):
                 while work.proceed([entry for entry in entries
                                     if entry.outcome is EntryOutcome.OPEN]):
                     pass
@@ -292,17 +292,17 @@ class _Work:
         asked = [batch.request() for batch in batches]
         answers = self._session.try_all([
             *asked, *map(requests.ReadFigures, unread)])
-        lost = False
+        must_wait = False
         for batch, request, answer in zip(batches, asked, answers):
-            lost |= self._settle(batch, request, answer)
+            must_wait |= self._settle(batch, request, answer)
         for provider, answer in zip(unread, answers[len(asked):]):
             if isinstance(answer, Exception):
-                lost = True
+                must_wait = True
                 for entry in by_provider[provider]:
                     entry.error = answer
             else:
                 self._fresh[provider] = answer
-        return bool(answers) and not lost
+        return bool(answers) and not must_wait
 
     def _compose(
         self, provider: str, entries: Sequence[Entry]
@@ -320,7 +320,7 @@ class _Work:
             for entry in entries:
                 entry.outcome = (EntryOutcome.GONE if entry.deleted
                                  else EntryOutcome.REFUSED)
-            return _Batch(_nothing(provider), self._adds)
+            return _Batch(_no_figures(provider), self._adds)
         batch = _Batch(figures, self._adds)
         unfit = batch.include(entries)
         if unfit and not fresh:
@@ -330,7 +330,7 @@ class _Work:
             if batch.entries and batch.would_fit(entry):
                 continue
             # An earlier request with the entry may have been applied.
-            if not entry.asked or self._look(provider, [entry]):
+            if not entry.is_sent or self._look(provider, [entry]):
                 if entry.outcome is EntryOutcome.OPEN:
                     entry.outcome = EntryOutcome.REFUSED
                     entry.figures = figures
@@ -340,19 +340,23 @@ class _Work:
     def _settle(
         self, batch: _Batch, request: requests.ChangeProvider, answer: Any
     ) -> bool:
-        """Set outcomes from an answer; return whether there was a conflict."""
+        """Set outcomes from an answer.
+
+        :returns: whether the next round must wait: the request was not sent,
+            or another client writes the provider
+        """
         provider, entries = request.provider, batch.entries
         for entry in entries:
-            entry.asked = True
+            entry.is_sent = True
         self._fresh.pop(provider, None)
         self._known.pop(provider, None)
         if isinstance(answer, Exception):
-            sent = not isinstance(answer, remote.NotSent)
+            may_be_applied = not isinstance(answer, remote.NotSent)
             for entry in entries:
                 entry.error = answer
-                if sent:
+                if may_be_applied:
                     entry.outcome = EntryOutcome.UNKNOWN
-            return not sent
+            return not may_be_applied
         if answer.applied:
             self._known[provider] = after(batch.figures, request)
             for entry in entries:
@@ -405,7 +409,8 @@ def _meets(
                     for number, most in request.bounds))
 
 
-def _nothing(provider: str) -> requests.Figures:
+def _no_figures(provider: str) -> requests.Figures:
+    """Return the counters of an unknown provider, which has no capacity."""
     return requests.Figures(
         provider, Slots({}, 0).text, 0, 0, 0,
         (None,) * requests.SLOTS)

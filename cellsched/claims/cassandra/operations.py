@@ -163,7 +163,7 @@ class BatchClaim:
             batches[first][0].provider for batches, first in requests
             if len(batches) > 1 and batches[first]])
         for _ in range(_EARLY_MAX):
-            doubtful = {
+            probably_full = {
                 (number, place): full
                 for number, (batches, first) in enumerate(requests)
                 if first in refusals[number]
@@ -171,19 +171,19 @@ class BatchClaim:
                 for place in range(first, len(batches))
                 if place not in refusals[number]
                 and (full := self._known_full(batches[place]))}
-            if not doubtful:
+            if not probably_full:
                 break
             # 1. Consumers that hold claims, or may, are not refused here.
             names = {number: [
                 claim.consumer for claim in requests[number][0][0]]
-                for number, _ in doubtful}
+                for number, _ in probably_full}
             holding = self._session.read_all(
                 name for consumers in names.values() for name in consumers)
             # 2. Equal counters, which include a generation, show that the
             #    provider was full when the consumers held nothing.
             figures = self._ledger.read(
-                known.provider for known, _ in doubtful.values())
-            for (number, place), (known, refusal) in doubtful.items():
+                known.provider for known, _ in probably_full.values())
+            for (number, place), (known, refusal) in probably_full.items():
                 if any(holding[name] for name in names[number]):
                     refusals[number] = {}
                 elif figures[known.provider] == known:
@@ -387,11 +387,11 @@ class BatchClaim:
         self, intents: Sequence[_Record], entries: Sequence[Entry]
     ) -> None:
         """Delete the rows of an attempt at all providers, and the intents."""
-        undone = [Entry(entry.provider, deleted=entry.inserted)
-                  for entry in entries if entry.outcome is _Outcome.DONE]
-        self._ledger.do(undone)
+        deletions = [Entry(entry.provider, deleted=entry.inserted)
+                     for entry in entries if entry.outcome is _Outcome.DONE]
+        self._ledger.do(deletions)
         uncertain = {
-            row.consumer for entry in undone for row in entry.deleted
+            row.consumer for entry in deletions for row in entry.deleted
             if entry.outcome is not _Outcome.DONE}
         uncertain |= {row.consumer for entry in entries
                       if entry.outcome is _Outcome.UNKNOWN
@@ -399,7 +399,7 @@ class BatchClaim:
         for record in intents:
             if record.consumer in uncertain:
                 self._recovery.delete_claims(
-                    record.consumer, record.holding, fenced=True)
+                    record.consumer, record.holding, fences=True)
         self._delete(intents)
 
     # Refusals.

@@ -234,7 +234,7 @@ class ConsumerRecovery:
         lasting, self._noted = noted & self._noted, noted
         try:
             self.resolve_abandoned(
-                self.states(lasting | self._unfinished.keys()), 2)
+                self.states(sorted(lasting | self._unfinished.keys())), 2)
             self._conditions.end(_UNENDED)
         except exception.DatabaseError as exc:
             self._conditions.occur(_UNENDED, exc)
@@ -299,10 +299,14 @@ class ConsumerRecovery:
             if lead is not None and lead.attempt == record.attempt:
                 if lead.state == records.TAKING:
                     self._drop(lead)
-        elif record.lead or not self._fenced(
-                record.consumer, record.attempt, [*record.holding.claims]):
-            # A claim of one provider stays if the provider has its row.
+        elif record.lead:
             self._drop(record)
+        else:
+            # A claim of one provider stays if the provider has its row.
+            arrived = self._fence_off(
+                record.consumer, record.attempt, [*record.holding.claims])
+            if not arrived:
+                self._drop(record)
 
     def undo(self, record: _Record) -> None:
         """Delete the claims of a row in state GIVING or DROPPING."""
@@ -312,16 +316,16 @@ class ConsumerRecovery:
             for member in self._waiting_members(record):
                 self._drop(member)
         self.delete_claims(record.consumer, record.holding,
-                           fenced=record.state == records.DROPPING)
+                           fences=record.state == records.DROPPING)
         self._session.write(record, None)
 
     def delete_claims(
-        self, consumer: str, holding: _Holding, fenced: bool
+        self, consumer: str, holding: _Holding, fences: bool
     ) -> None:
         """Delete the rows of a holding at its providers.
 
-        :param fenced: fence the attempt off at providers that do not have
-            its row, as a request of the attempt may still arrive there
+        :param fences: whether to fence the attempt off at providers without
+            its row, where a request of the attempt may arrive later
         """
         remaining = holding.rows(consumer)
         for _ in self._session.attempts():
@@ -330,8 +334,8 @@ class ConsumerRecovery:
             self._ledger.do([*entries.values()])
             gone = [provider for provider, entry in entries.items()
                     if entry.outcome is EntryOutcome.GONE]
-            late = self._fenced(consumer, holding.attempt, gone) if (
-                fenced) else []
+            late = self._fence_off(consumer, holding.attempt, gone) if (
+                fences) else []
             remaining = {
                 provider: row for provider, row in remaining.items()
                 if provider in late
@@ -340,10 +344,13 @@ class ConsumerRecovery:
                 return
         self._session.unreachable('')
 
-    def _fenced(
+    def _fence_off(
         self, consumer: str, attempt: str, providers: Sequence[str]
     ) -> list[str]:
-        """Fence an attempt off; return the providers that have its row."""
+        """Fence an attempt off at providers that do not have its row.
+
+        :returns: the providers that have it
+        """
         rows = self._session.ask_all([
             requests.Fence(provider, consumer, attempt)
             for provider in providers])
@@ -381,7 +388,7 @@ class ConsumerRecovery:
             # 2. Delete the claims that the target had before.
             if target.before is not None:
                 self.delete_claims(
-                    target.consumer, target.before, fenced=False)
+                    target.consumer, target.before, fences=False)
             # 3. The target now holds the claims.
             if self._session.write(target, held(target)) is None:
                 # Another client writes the same row. While it is still
@@ -425,7 +432,7 @@ class ConsumerRecovery:
         # The target of a transfer that is decided holds the source's rows.
         names |= {record.other for record in found.values()
                   if record is not None and record.state == records.MOVED}
-        states = self.states(names)
+        states = self.states(sorted(names))
         self.resolve_abandoned(states)
         return sorted(
             name for name, state in states.items()

@@ -7,6 +7,8 @@ Scans and :class:`Together` concern several partitions.
 
 from collections.abc import Sequence
 import dataclasses
+import functools
+import re
 from typing import Any
 from typing import NamedTuple
 
@@ -16,7 +18,6 @@ SLOTS = 32
 
 #: The number of these columns that :class:`ScanRoom` reads.
 SLOTS_SCANNED = 8
-
 
 #: Seconds of a bucket of operations.
 BUCKET_S = 2.0
@@ -224,11 +225,12 @@ class Tree:
     """The root and the traits of a provider.
 
     :param version: unique to each write
+    :param traits: sorted
     """
 
     version: str
     root: str
-    traits: frozenset[str] = frozenset()
+    traits: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -340,3 +342,9 @@ class Together:
     """
 
     requests: Sequence[Any]
+
+
+@functools.cache
+def method(name: str) -> str:
+    """Return the method for a class of requests: ``_read_claims``."""
+    return re.sub('(?=[A-Z])', '_', name).lower()

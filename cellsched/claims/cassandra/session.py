@@ -194,11 +194,11 @@ class Session:
         for _ in self.attempts():
             # Each try has a version of its own. A try that arrives after the
             # row was deleted inserts a version that no later write expects.
-            open_ = [number for number, answer in enumerate(answers)
-                     if isinstance(answer, Exception)]
+            unanswered = [number for number, answer in enumerate(answers)
+                          if isinstance(answer, Exception)]
             new = [dataclasses.replace(rows[number], version=self.name())
-                   for number in open_]
-            for number, row, answer in zip(open_, new, self.try_all([
+                   for number in unanswered]
+            for number, row, answer in zip(unanswered, new, self.try_all([
                     requests.WriteConsumer(row.consumer, None, versioned(row))
                     for row in new])):
                 answers[number] = row if _applied(answer) else answer
@@ -208,12 +208,12 @@ class Session:
                 break
         else:
             self.unreachable(failed[0])
-        # A refused one may be an earlier try of this call.
-        existing = {rows[number].consumer: number
-                    for number, answer in enumerate(answers)
-                    if isinstance(answer, requests.Written)}
-        for name, found in self.read_all(existing).items():
-            answers[existing[name]] = found
+        # A refused row may be that of an earlier try of this call.
+        refused = {rows[number].consumer: number
+                   for number, answer in enumerate(answers)
+                   if isinstance(answer, requests.Written)}
+        for name, found in self.read_all(refused).items():
+            answers[refused[name]] = found
         return answers
 
     def _write_twice(

@@ -24,9 +24,12 @@ class ProviderTrees:
         self._session = session
 
     def set_traits(
-        self, provider: str, traits: frozenset[str], root: str
+        self, provider: str, traits: tuple[str, ...], root: str
     ) -> None:
-        """Set the traits of a provider and the root of its tree."""
+        """Set the traits of a provider and the root of its tree.
+
+        :param traits: sorted
+        """
         for _ in self._session.attempts():
             seen = self._session.ask(requests.ReadTree(provider))
             if seen is not None and (seen.root, seen.traits) == (root, traits):
@@ -60,15 +63,16 @@ class ProviderTrees:
             query.resources)
         for pairs in having[len(required):]:
             found.difference_update(provider for provider, _ in pairs)
-        has = found.intersection(*(
+        matching = found.intersection(*(
             {root for _, root in pairs} for pairs in having[:len(required)]))
-        if has != found:
+        if matching != found:
             # A root without a row matches any traits.
             known = self._session.ask(requests.ScanTrees())
-            has |= found.difference(provider for provider, _ in known)
-        if limit is None or len(has) <= limit:
-            return list(has)
-        return self._session.random.sample(list(has), limit)
+            matching |= found.difference(provider for provider, _ in known)
+        roots = sorted(matching)
+        if limit is None or len(roots) <= limit:
+            return roots
+        return self._session.random.sample(roots, limit)
 
     def _completed(
         self, rooms: Sequence[requests.ProviderRoom],

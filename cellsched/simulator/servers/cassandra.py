@@ -35,9 +35,9 @@ class CassandraModel:
 
     def answer(self, request: Any) -> Any:
         """Return the answer of the server; raises errors only for misuse."""
-        name = type(request).__name__
-        answers: Any = getattr(self, f'_{_snake(name)}')
-        return answers(request)
+        answer: Any = getattr(
+            self, requests.method(type(request).__name__))
+        return answer(request)
 
     def _together(self, request: requests.Together) -> list[Any]:
         return [self.answer(each) for each in request.requests]
@@ -213,11 +213,6 @@ class CassandraModel:
 
     def _create(self, request: requests.Create) -> None:
         self.created = True
-
-
-def _snake(name: str) -> str:
-    return ''.join(f'_{letter.lower()}' if letter.isupper() else letter
-                   for letter in name).lstrip('_')
 
 
 def _at_most(amount: int | None, most: int) -> bool:

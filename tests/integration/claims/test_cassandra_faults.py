@@ -186,7 +186,7 @@ class TestClusterLosingANode(FaultCase):
     def connect(self):
         """Return a session of the driver, as a client makes it."""
         conf = test_cassandra.configured()
-        nodes = client.AskedNodes(conf, clock.Clock())
+        nodes = client.NodeOrder(conf, clock.Clock())
         cluster = client.make_cluster(
             options.address(self.url), conf, nodes)
         self.addCleanup(cluster.shutdown)

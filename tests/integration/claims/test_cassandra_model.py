@@ -90,8 +90,8 @@ class TestModel(test_cassandra.OnCassandra, base.TestCase):
         seen = self.model.trees.get(provider)
         return requests.WriteTree(
             provider, chance.choice((None, seen and seen.version, 'old')),
-            requests.Tree(version, chance.choice(PROVIDERS), frozenset(
-                chance.sample(TRAITS, chance.randrange(3)))))
+            requests.Tree(version, chance.choice(PROVIDERS), tuple(
+                sorted(chance.sample(TRAITS, chance.randrange(3))))))
 
     def change(self, provider, name, figures, version):
         chance = self.random
