@@ -37,10 +37,10 @@ def uuid_of(node: str, name: str) -> str:
 
 def dump(children: Iterable[Child]) -> str | None:
     """Return the JSON text of a node's children, None without any."""
-    value = [{'uuid': child.uuid, 'name': child.name, 'parent': child.parent,
-              'traits': sorted(child.traits)}
-             for child in sorted(children, key=lambda child: child.name)]
-    return json.dumps(value) if value else None
+    records = [{'uuid': child.uuid, 'name': child.name,
+                'parent': child.parent, 'traits': sorted(child.traits)}
+               for child in sorted(children, key=lambda child: child.name)]
+    return json.dumps(records) if records else None
 
 
 def load(text: str | None) -> list[Child]:
@@ -50,19 +50,19 @@ def load(text: str | None) -> list[Child]:
     name is skipped, and a text that is no list has no children.
     """
     try:
-        value = json.loads(text) if text else ()
+        records = json.loads(text) if text else ()
     except (RecursionError, ValueError):
-        value = ()
-    return [_child(each) for each in value
+        records = ()
+    return [_child(each) for each in records
             if isinstance(each, dict) and isinstance(each.get('uuid'), str)
             and isinstance(each.get('name'), str)
-            ] if isinstance(value, list) else []
+            ] if isinstance(records, list) else []
 
 
-def _child(value: dict[str, Any]) -> Child:
-    parent, traits = value.get('parent'), value.get('traits')
+def _child(record: dict[str, Any]) -> Child:
+    parent, traits = record.get('parent'), record.get('traits')
     return Child(
-        value['uuid'], value['name'],
+        record['uuid'], record['name'],
         parent if isinstance(parent, str) else None,
         frozenset(map(str, traits)) if isinstance(traits, list)
         else frozenset())

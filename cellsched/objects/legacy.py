@@ -20,13 +20,13 @@ from cellsched.objects import keys
 _SIZES = ('vcpus', 'memory_mb', 'root_gb', 'ephemeral_gb')
 
 #: Prefix of the flavor's fields in an instance's system metadata.
-_KEPT = 'instance_type_'
+_FLAVOR_PREFIX = 'instance_type_'
 
 #: The most digits of a size; parsing a very long number takes long.
 _DIGITS_MAX = 18
 
 #: Prefix of an image property that names a trait.
-_TRAIT = 'trait:'
+_TRAIT_PREFIX = 'trait:'
 
 
 def request_spec(
@@ -39,21 +39,21 @@ def request_spec(
     :raises cellsched.exception.InvalidField: names a field that a decision
         needs and that cannot be read
     """
-    asked = _fields_of('request_spec', request_spec)
-    wishes = _fields_of('filter_properties', filter_properties)
+    spec = _fields_of('request_spec', request_spec)
+    properties = _fields_of('filter_properties', filter_properties)
     instance = _fields_of('request_spec.instance_properties',
-                          asked.get('instance_properties'), objects.Instance)
-    volume = asked.get('is_bfv', False)
-    if not isinstance(volume, bool):
+                          spec.get('instance_properties'), objects.Instance)
+    is_bfv = spec.get('is_bfv', False)
+    if not isinstance(is_bfv, bool):
         raise _invalid('request_spec.is_bfv', 'true or false')
     values = {
         **_of_instance('request_spec.instance_properties', instance),
-        **_of_wishes('filter_properties', wishes),
+        **_of_properties('filter_properties', properties),
         'num_instances': _number(
-            'request_spec.num_instances', asked.get('num_instances'), 1),
-        'is_bfv': volume,
-        'image': _image('request_spec.image', asked.get('image')),
-        'flavor': _flavor(asked, wishes, instance),
+            'request_spec.num_instances', spec.get('num_instances'), 1),
+        'is_bfv': is_bfv,
+        'image': _image('request_spec.image', spec.get('image')),
+        'flavor': _flavor(spec, properties, instance),
     }
     return objects.RequestSpec(**values)
 
@@ -63,69 +63,72 @@ def _of_instance(path: str, instance: Any) -> dict[str, Any]:
         name: _text_or_none(f'{path}.{name}', instance.get(name))
         for name in ('project_id', 'user_id', 'availability_zone')}
     for name in ('numa_topology', 'pci_requests'):
-        # A trait requirement counts even if its value is unknown.
+        # A NUMA topology or a PCI request is a requirement in any form, also
+        # in one that this release cannot read.
         values[name] = instance.get(name)
     if instance.get('uuid') is not None:
         values['instance_uuid'] = _text(f'{path}.uuid', instance.get('uuid'))
     return values
 
 
-def _of_wishes(path: str, wishes: dict[str, Any]) -> dict[str, Any]:
+def _of_properties(path: str, properties: dict[str, Any]) -> dict[str, Any]:
     values: dict[str, Any] = {
-        name: _texts_or_none(f'{path}.{name}', wishes.get(name))
+        name: _texts_or_none(f'{path}.{name}', properties.get(name))
         for name in ('ignore_hosts', 'force_hosts', 'force_nodes')}
     return {
         **values,
-        'retry': _retry(f'{path}.retry', wishes.get('retry')),
-        'limits': _limits(wishes.get('limits')),
-        'instance_group': _group(path, wishes),
+        'retry': _retry(f'{path}.retry', properties.get('retry')),
+        'limits': _limits(properties.get('limits')),
+        'instance_group': _group(path, properties),
         'scheduler_hints': _hints(f'{path}.scheduler_hints',
-                                  wishes.get('scheduler_hints')),
+                                  properties.get('scheduler_hints')),
         'requested_destination': _object(
             f'{path}.requested_destination', objects.Destination,
-            wishes.get('requested_destination')),
+            properties.get('requested_destination')),
     }
 
 
-def _flavor(asked: Any, wishes: Any, instance: Any) -> objects.Flavor:
+def _flavor(spec: Any, properties: Any, instance: Any) -> objects.Flavor:
     """Return the flavor from the first place that has one.
 
     A missing size is taken from the instance.
     """
     path = 'request_spec.instance_type'
-    places = ((path, asked.get('instance_type')),
-              ('filter_properties.instance_type', wishes.get('instance_type')),
+    places = ((path, spec.get('instance_type')),
+              ('filter_properties.instance_type',
+               properties.get('instance_type')),
               ('request_spec.instance_properties.flavor',
                instance.get('flavor')),
               ('request_spec.instance_properties.system_metadata',
-               _kept_flavor(instance)))
+               _flavor_in_metadata(instance)))
     path, given = next((place for place in places if place[1]), (path, {}))
     if isinstance(given, objects.Flavor):
         return given
-    found = _fields_of(path, given)
-    values = _readable(objects.Flavor, found)
+    fields = _fields_of(path, given)
+    values = _readable(objects.Flavor, fields)
     for name in _SIZES:
-        size = found.get(name)
+        size = fields.get(name)
         values[name] = _number(
             f'{path}.{name}', instance.get(name) if size is None else size,
             0 if name == 'ephemeral_gb' else None)
     # Older callers send an empty string for None.
-    values['swap'] = _number(f'{path}.swap', found.get('swap') or 0)
-    values['name'] = _text_or_none(f'{path}.name', found.get('name'))
+    values['swap'] = _number(f'{path}.swap', fields.get('swap') or 0)
+    values['name'] = _text_or_none(f'{path}.name', fields.get('name'))
     values['extra_specs'] = {
         name: _scalar(_below(f'{path}.extra_specs', name), value)
         for name, value in _fields_of(
-            f'{path}.extra_specs', found.get('extra_specs')).items()}
+            f'{path}.extra_specs', fields.get('extra_specs')).items()}
     return objects.Flavor(**values)
 
 
-def _kept_flavor(instance: Any) -> dict[str, Any]:
+def _flavor_in_metadata(instance: Any) -> dict[str, Any]:
     """Return the flavor in an instance's system metadata."""
-    kept = instance.get('system_metadata')
-    if not isinstance(kept, dict):
+    metadata = instance.get('system_metadata')
+    if not isinstance(metadata, dict):
         return {}
-    flavor = {name.removeprefix(_KEPT): value for name, value in kept.items()
-              if name.startswith(_KEPT)}
+    flavor = {name.removeprefix(_FLAVOR_PREFIX): value
+              for name, value in metadata.items()
+              if name.startswith(_FLAVOR_PREFIX)}
     for name in (*_SIZES, 'swap'):
         text = flavor.get(name)
         if (isinstance(text, str) and len(text) <= _DIGITS_MAX
@@ -139,16 +142,16 @@ def _image(path: str, given: Any) -> objects.ImageMeta | None:
         return None
     if isinstance(given, objects.ImageMeta):
         return given
-    value = _fields_of(path, given)
-    values = _readable(objects.ImageMeta, value)
+    fields = _fields_of(path, given)
+    values = _readable(objects.ImageMeta, fields)
     for name in ('id', 'disk_format'):
-        values[name] = _text_or_none(f'{path}.{name}', value.get(name))
-    values['properties'] = _properties(
-        f'{path}.properties', value.get('properties'))
+        values[name] = _text_or_none(f'{path}.{name}', fields.get(name))
+    values['properties'] = _image_properties(
+        f'{path}.properties', fields.get('properties'))
     return objects.ImageMeta(**values)
 
 
-def _properties(path: str, given: Any) -> objects.ImageMetaProps:
+def _image_properties(path: str, given: Any) -> objects.ImageMetaProps:
     """Return the image properties by their current names.
 
     A property under its current name overrides one under a former name.
@@ -157,29 +160,30 @@ def _properties(path: str, given: Any) -> objects.ImageMetaProps:
         return given
     found = {name: value for name, value in _fields_of(path, given).items()
              if value is not None}
-    renamed = keys.FORMER_PROPERTIES
-    properties = {renamed[name]: value for name, value in found.items()
-                  if name in renamed}
+    names = keys.FORMER_PROPERTIES
+    properties = {names[name]: value for name, value in found.items()
+                  if name in names}
     adapter = found.pop('vmware_adaptertype', None)
     if adapter == 'ide':
         properties['hw_disk_bus'] = 'ide'
     elif adapter:
         properties |= {'hw_disk_bus': 'scsi', 'hw_scsi_model': adapter}
-    traits = [name.removeprefix(_TRAIT) for name, value in found.items()
-              if name.startswith(_TRAIT) and value == 'required']
+    traits = [name.removeprefix(_TRAIT_PREFIX)
+              for name, value in found.items()
+              if name.startswith(_TRAIT_PREFIX) and value == 'required']
     if traits:
         properties['traits_required'] = traits
     properties |= {name: value for name, value in found.items()
-                   if name not in renamed}
+                   if name not in names}
     return objects.ImageMetaProps(**properties)
 
 
 def _retry(path: str, given: Any) -> objects.SchedulerRetries | None:
     if not given:
         return None
-    value = _fields_of(path, given)
+    fields = _fields_of(path, given)
     nodes = []
-    for pair in _listed(f'{path}.hosts', value.get('hosts')):
+    for pair in _listed(f'{path}.hosts', fields.get('hosts')):
         if not isinstance(pair, (list, tuple)) or len(pair) != 2:
             raise _invalid(f'{path}.hosts', 'a list of [host, node]')
         nodes.append(objects.ComputeNode(
@@ -187,7 +191,7 @@ def _retry(path: str, given: Any) -> objects.SchedulerRetries | None:
             hypervisor_hostname=_text_or_none(f'{path}.hosts', pair[1])))
     return objects.SchedulerRetries(
         num_attempts=_number(
-            f'{path}.num_attempts', value.get('num_attempts'), len(nodes)),
+            f'{path}.num_attempts', fields.get('num_attempts'), len(nodes)),
         hosts=objects.ComputeNodeList(objects=nodes))
 
 
@@ -195,30 +199,34 @@ def _limits(given: Any) -> objects.SchedulerLimits:
     """Return the limits of an earlier decision; no later one reads them."""
     if isinstance(given, objects.SchedulerLimits):
         return given
-    value = given if isinstance(given, dict) else {}
-    values: dict[str, Any] = dict.fromkeys(objects.SchedulerLimits.fields)
+    fields = given if isinstance(given, dict) else {}
+    unset: dict[str, Any] = dict.fromkeys(objects.SchedulerLimits.fields)
     return objects.SchedulerLimits(
-        **values | _readable(objects.SchedulerLimits, value))
+        **unset | _readable(objects.SchedulerLimits, fields))
 
 
-def _group(path: str, wishes: dict[str, Any]) -> objects.InstanceGroup | None:
-    whole: objects.InstanceGroup | None = _object(
+def _group(
+    path: str, properties: dict[str, Any]
+) -> objects.InstanceGroup | None:
+    group: objects.InstanceGroup | None = _object(
         f'{path}.instance_group', objects.InstanceGroup,
-        wishes.get('instance_group'))
-    if whole is not None or wishes.get('group_updated') is not True:
-        return whole
-    policies = _listed(f'{path}.group_policies', wishes.get('group_policies'))
+        properties.get('instance_group'))
+    if group is not None or properties.get('group_updated') is not True:
+        return group
+    policies = _listed(
+        f'{path}.group_policies', properties.get('group_policies'))
     if not policies:
         raise _invalid(f'{path}.group_policies', 'a list of one policy')
-    rules = _fields_of(f'{path}.group_rules', wishes.get('group_rules'))
+    rules = _fields_of(f'{path}.group_rules', properties.get('group_rules'))
     group = objects.InstanceGroup(
         policy=_text_or_none(f'{path}.group_policies', policies[0]),
-        hosts=_texts(f'{path}.group_hosts', wishes.get('group_hosts')),
-        members=_texts(f'{path}.group_members', wishes.get('group_members')),
+        hosts=_texts(f'{path}.group_hosts', properties.get('group_hosts')),
+        members=_texts(
+            f'{path}.group_members', properties.get('group_members')),
         rules={name: _text(_below(f'{path}.group_rules', name), value)
                for name, value in rules.items()})
-    if wishes.get('group_uuid') is not None:
-        group.uuid = _text(f'{path}.group_uuid', wishes['group_uuid'])
+    if properties.get('group_uuid') is not None:
+        group.uuid = _text(f'{path}.group_uuid', properties['group_uuid'])
     # Refuse an invalid rule here, and not during a decision.
     _ = group.rules
     return group
@@ -233,14 +241,14 @@ def _hints(path: str, given: Any) -> dict[str, list[str]]:
 
 
 def _readable(
-    kind: type[base.Object], value: dict[str, Any],
+    kind: type[base.Object], fields: dict[str, Any],
 ) -> dict[str, Any]:
-    """Return the readable fields of an object or dict."""
-    readable, nothing = {}, kind()
+    """Return the fields of a class whose values can be read."""
+    readable, empty = {}, kind()
     for name, field in kind.fields.items():
-        if value.get(name) is not None:
+        if fields.get(name) is not None:
             try:
-                readable[name] = field.coerce(nothing, name, value[name])
+                readable[name] = field.coerce(empty, name, fields[name])
             except (ArithmeticError, AttributeError, TypeError, ValueError):
                 continue
     return readable
@@ -336,19 +344,19 @@ def dicts(spec: objects.RequestSpec) -> tuple[dict[str, Any], dict[str, Any]]:
 
 def _request_spec(spec: objects.RequestSpec) -> dict[str, Any]:
     flavor = spec.get('flavor')
-    instance = {theirs: spec.get(ours) for ours, theirs
-                in _OF_INSTANCE.items() if spec.obj_attr_is_set(ours)}
+    instance = {name: spec.get(field) for field, name
+                in _OF_INSTANCE.items() if spec.obj_attr_is_set(field)}
     if flavor is not None:
         instance |= {name: flavor.get(name, 0) for name in _SIZES}
-    asked = {
+    written = {
         'image': _write_image(spec.get('image')),
         'instance_properties': instance,
         'instance_type': {} if flavor is None else flavor,
         'num_instances': spec.get('num_instances', 1),
     }
     if spec.get('is_bfv'):
-        asked['is_bfv'] = True
-    return asked
+        written['is_bfv'] = True
+    return written
 
 
 def _write_image(image: objects.ImageMeta | None) -> dict[str, Any]:
@@ -356,42 +364,42 @@ def _write_image(image: objects.ImageMeta | None) -> dict[str, Any]:
     if image is None:
         return {}
     properties = image.get('properties')
-    value = {name: image.get(name) for name in image.fields
-             if image.obj_attr_is_set(name)}
-    return value | {'properties': dict(properties.items() if properties
-                                       else ())}
+    fields = {name: image.get(name) for name in image.fields
+              if image.obj_attr_is_set(name)}
+    return fields | {'properties': dict(properties.items() if properties
+                                        else ())}
 
 
 def _filter_properties(spec: objects.RequestSpec) -> dict[str, Any]:
     """Return the ``filter_properties`` of a request, without unset keys."""
-    wishes = {name: spec.get(name) for name in (
+    written = {name: spec.get(name) for name in (
         'ignore_hosts', 'force_hosts', 'force_nodes', 'requested_destination')}
-    wishes['scheduler_hints'] = {
+    written['scheduler_hints'] = {
         name: spec.get_scheduler_hint(name)
         for name in spec.get('scheduler_hints') or ()}
     retry, limits = spec.get('retry'), spec.get('limits')
     if retry is not None:
-        wishes['retry'] = {
+        written['retry'] = {
             'num_attempts': retry.get('num_attempts', 0),
             'hosts': [[node.get('host'), node.get('hypervisor_hostname')]
                       for node in retry.get('hosts') or ()]}
-    wishes = {name: value for name, value in wishes.items() if value}
+    written = {name: value for name, value in written.items() if value}
     if limits is not None:
-        wishes['limits'] = limits.to_dict()
-    return wishes | _write_group(spec.get('instance_group'))
+        written['limits'] = limits.to_dict()
+    return written | _write_group(spec.get('instance_group'))
 
 
 def _write_group(group: objects.InstanceGroup | None) -> dict[str, Any]:
     if group is None:
         return {}
-    value = {
+    written = {
         'group_updated': True,
         'group_hosts': sorted(set(group.get('hosts') or ())),
         'group_policies': [group.get('policy')],
         'group_members': sorted(set(group.get('members') or ())),
     }
     if group.get('uuid') is not None:
-        value['group_uuid'] = group.uuid
+        written['group_uuid'] = group.uuid
     if group.get('_rules'):
-        value['group_rules'] = dict(group.get('_rules'))
-    return value
+        written['group_rules'] = dict(group.get('_rules'))
+    return written

@@ -124,10 +124,10 @@ def parse_groups(
         one of these forms too
     :raises cellsched.exception.InvalidField: names the invalid field
     """
-    given = tuple([
+    scoped = tuple([
         (key, value) for key, value in extra_specs.items()
         if key.startswith(_SCOPES)]) if extra_specs else ()
-    of_flavor = _numbered(given) if given else ()
+    of_flavor = _numbered(scoped) if scoped else ()
     subtrees = _same_subtree(level) if level is not None else ()
     if not of_flavor and not requested and not subtrees:
         return NO_GROUPS
@@ -224,7 +224,7 @@ def _of_flavor(specs: Iterable[tuple[str, str]]) -> tuple[RequestGroup, ...]:
     """
     amounts: dict[str, dict[str, int]] = {}
     traits: dict[str, dict[str, str]] = {}
-    rest = {}
+    other_traits = {}
     for key, value in specs:
         found = _SPEC.fullmatch(key)
         if found is None:
@@ -234,13 +234,14 @@ def _of_flavor(specs: Iterable[tuple[str, str]]) -> tuple[RequestGroup, ...]:
             _part(amounts, suffix, key)[name] = resources.parse_amount(
                 key, name, value)
         elif value not in (_REQUIRED, _FORBIDDEN):
-            rest[suffix] = key
+            other_traits[suffix] = key
         elif is_trait(name):
             _part(traits, suffix, key)[name] = value
         else:
             raise resources.refuse(key, TRAITS)
-    for suffix in rest.keys() & amounts.keys():
-        raise resources.refuse(rest[suffix], 'required or forbidden')
+    for suffix in other_traits.keys() & amounts.keys():
+        raise resources.refuse(
+            other_traits[suffix], 'required or forbidden')
     suffixes = amounts.keys() | traits.keys()
     if len(suffixes) > GROUPS_MAX:
         raise resources.refuse(key, f'at most {GROUPS_MAX} groups')
@@ -315,7 +316,7 @@ def _group(field: str, document: Any) -> RequestGroup:
     if in_tree is not None and _uuid(in_tree) is None:
         raise _refuse(f'{field}.in_tree', 'a uuid')
     return RequestGroup(
-        suffix, _given(f'{field}.resources', data.get('resources')),
+        suffix, _group_amounts(f'{field}.resources', data.get('resources')),
         required, forbidden, _uuid(in_tree),
         tuple([_uuids(f'{field}.aggregates', each) for each in _listed(
             f'{field}.aggregates', data.get('aggregates'))]),
@@ -323,7 +324,9 @@ def _group(field: str, document: Any) -> RequestGroup:
                data.get('forbidden_aggregates')))
 
 
-def _given(field: str, value: Any) -> tuple[tuple[str, int], ...]:
+def _group_amounts(
+    field: str, value: Any
+) -> tuple[tuple[str, int], ...]:
     """Return the amounts of a ``RequestGroup``."""
     if value is None:
         return ()
