@@ -641,7 +641,7 @@ class WriteRows(saga.Step):
             build_casts.create(connection, [
                 build_casts.BuildMessage.first(
                     build.selections, build.spec).kept(build.uuid, told_at)
-                for build in builds])
+                for build in builds if build.uuid in new])
             instance_history.create_all(
                 connection, {build.uuid: build.context for build in builds
                              if build.uuid in new}, 'create', now)

@@ -193,6 +193,8 @@ class TestWriteRowsAgain(base.StepTestCase):
         row = self.row(self.uuid)
         self.assertEqual(
             ('deleted', 'zone-a1'), (row.vm_state, row.availability_zone))
+        with self.targets.database(self.cells['cell1']).reader() as cell:
+            self.assertIsNone(build_casts.get(cell, self.uuid))
 
     def test_request_is_leased_during_the_write(self):
         """Else it could be of another one, and handed over already."""
