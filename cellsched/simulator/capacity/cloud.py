@@ -52,49 +52,47 @@ class Server:
     row: int
 
 
-class Cloud:
+class Cloud(World):
     """A deployment, the conductors that it has, and its users.
 
     :param source: requests in place of those of the scenario
     :ivar servers: the servers that are placed, in order
     :ivar late: servers that a compute service refused
+    :ivar retried: servers that were then scheduled again
     """
 
     def __init__(
         self, scenario: Scenario, source: load.Load | None = None
     ) -> None:
-        self.scenario = scenario
-        self.engine = Engine()
+        engine, pool = Engine(), scenario.schedulers
+        deployment = Deployment(scenario)
+        machine = Processors(engine, pool.cpus) if pool.cpus else None
+        super().__init__(
+            scenario, engine, deployment, stores.Ledger(
+                deployment.rows, deployment.used,
+                Random(f'{scenario.seed} ledger'), scenario.store.defect),
+            stores.server_of(engine, scenario.store, machine),
+            configuration(_options(scenario)), Broker(engine), machine,
+            Requests(), self._answered)
         self.random = np.random.default_rng(scenario.seed)
         self.end_s = scenario.hours * _HOUR_S
-        self.deployment = deployment = Deployment(scenario)
-        self.conf = configuration(_options(scenario))
         self.load = source or load.of(
             scenario.load, self.random, scenario.hours, deployment.count,
             deployment.capacity.sum(axis=0).tolist())
         self.recorder = measures.Recorder(
             scenario.document, scenario.seed, self.load.flavors,
-            self.load.shares, self.random, scenario.permutations)
+            self.load.shares, self.random,
+            scenario.measure.permutations)
         self.servers: dict[Server, None] = {}
         self.late = self.retried = self.oversold = 0
         self._number = 0
-        self._requests = Requests()
-        pool = scenario.schedulers
-        self._machine = Processors(
-            self.engine, pool.cpus) if pool.cpus else None
-        self.server = stores.server_of(
-            self.engine, scenario.store, self._machine)
-        self.ledger = stores.Ledger(
-            deployment.rows, deployment.used,
-            Random(f'{scenario.seed} ledger'), scenario.store.defect)
         #: Whether the ledger has the claims.
         self._has_ledger = scenario.store.kind in stores.WITH_LEDGER
         self._direct = None if self._has_ledger or pool.back_to_back else (
             stores.direct(self.server))
-        self.broker = Broker(self.engine)
         self.planner = BackToBack(
             deployment, configuration(_options(scenario, is_planner=True)),
-            scenario.seed, self._requests)
+            scenario.seed, self.requests)
         self.schedulers: list[Scheduler] = []
         self._reported: dict[str, float] = {}
 
@@ -105,12 +103,8 @@ class Cloud:
         pool = self.scenario.schedulers
         if not pool.back_to_back:
             self._set_inventories()
-            world = World(
-                self.scenario, self.engine, self.deployment, self.ledger,
-                self.server, self.conf, self.broker, self._machine,
-                self._requests, self._answered)
             self.schedulers = [
-                Scheduler(world, number) for number in range(pool.count)]
+                Scheduler(self, number) for number in range(pool.count)]
         self._arrivals: Iterator[Arrival] = self.load.arrivals()
         self._feed(self._place_initial())
         for each in self.schedulers:
@@ -339,8 +333,9 @@ class Cloud:
             'conflicts', self.server.conflicts)))
         self.recorder.retries(int(self._since(
             'retries', sum(each.retries for each in self.schedulers))))
-        if now + self.scenario.every_s <= self.end_s:
-            self.engine.call_at(now + self.scenario.every_s, self.sample)
+        following = now + self.scenario.measure.every_s
+        if following <= self.end_s:
+            self.engine.call_at(following, self.sample)
 
     def _since(self, name: str, value: float) -> float:
         """Return the growth of a figure since the last sample."""

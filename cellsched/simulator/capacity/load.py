@@ -24,6 +24,9 @@ import yaml
 from cellsched import exception
 from cellsched import objects
 from cellsched.scheduler import recording
+from cellsched.simulator.capacity.scenario import real
+from cellsched.simulator.capacity.scenario import record
+from cellsched.simulator.capacity.scenario import whole
 from cellsched.simulator.capacity import traces
 from cellsched.validation.json_schema import check
 
@@ -58,8 +61,8 @@ _BATCH_MAX = 1000
 
 Column = npt.NDArray[Any]
 
-_PERCENT = {'type': 'number', 'minimum': 0, 'maximum': 100}
-_SHARE = {'type': 'number', 'minimum': 0, 'maximum': 1}
+_PERCENT = real(0, 100)
+_SHARE = real(0, 1)
 _TEXT = {'type': 'string', 'minLength': 1}
 
 
@@ -70,36 +73,28 @@ def _rows(*columns: Mapping[str, Any]) -> dict[str, Any]:
         'prefixItems': columns}}
 
 
-def _record(**properties: Mapping[str, Any]) -> dict[str, Any]:
-    return {'type': 'object', 'additionalProperties': False,
-            'properties': properties}
-
-
 _CURVE = _rows({'type': 'number', 'exclusiveMinimum': 0}, _PERCENT)
+_DISK_GB = whole(0, 2 ** 31)
 
 #: JSON schemas of the section ``load`` of a scenario, by the key that it has.
 SCHEMAS: Mapping[str, Mapping[str, Any]] = {
-    'trace': _record(
-        trace=_TEXT, form={'enum': [*traces.FORMS]}, machine=_record(
-            id={'type': ['integer', 'string']},
-            vcpus={'type': 'integer', 'minimum': 1, 'maximum': 100_000},
-            memory_mb={'type': 'integer', 'minimum': 1, 'maximum': 2 ** 31},
-            disk_gb={'type': 'integer', 'minimum': 0, 'maximum': 2 ** 31})),
-    'recording': _record(recording=_TEXT, lifetimes=_CURVE),
-    'preset': _record(
-        preset=_TEXT,
-        rate={'type': 'number', 'exclusiveMinimum': 0, 'maximum': 1e9},
-        fill={'type': 'number', 'exclusiveMinimum': 0, 'maximum': 1},
-        flavors=_rows({'type': 'integer', 'minimum': 1, 'maximum': 100_000},
-                      {'type': 'number', 'exclusiveMinimum': 0,
-                       'maximum': 1e6}, _PERCENT),
-        disk_gb={'type': 'integer', 'minimum': 0, 'maximum': 2 ** 31},
-        lifetimes=_CURVE, batches=_CURVE,
-        batch_max={'type': 'integer', 'minimum': 1, 'maximum': 10_000},
-        day=_SHARE, weekend=_SHARE,
-        bursts={'type': 'number', 'minimum': 0, 'maximum': 1440},
-        projects={'type': 'integer', 'minimum': 1, 'maximum': 1_000_000},
-        groups=_record(**dict.fromkeys(POLICIES, _SHARE))),
+    'trace': record({
+        'trace': _TEXT, 'form': {'enum': [*traces.FORMS]}, 'machine': record({
+            'id': {'type': ['integer', 'string']}, 'vcpus': whole(1, 100_000),
+            'memory_mb': whole(1, 2 ** 31), 'disk_gb': _DISK_GB})}),
+    'recording': record({'recording': _TEXT, 'lifetimes': _CURVE}),
+    'preset': record({
+        'preset': _TEXT,
+        'rate': {'type': 'number', 'exclusiveMinimum': 0, 'maximum': 1e9},
+        'fill': {'type': 'number', 'exclusiveMinimum': 0, 'maximum': 1},
+        'flavors': _rows(
+            whole(1, 100_000),
+            {'type': 'number', 'exclusiveMinimum': 0, 'maximum': 1e6},
+            _PERCENT),
+        'disk_gb': _DISK_GB, 'lifetimes': _CURVE, 'batches': _CURVE,
+        'batch_max': whole(1, 10_000), 'day': _SHARE, 'weekend': _SHARE,
+        'bursts': real(0, 1440), 'projects': whole(1, 1_000_000),
+        'groups': record(dict.fromkeys(POLICIES, _SHARE))}),
 }
 
 
@@ -417,7 +412,7 @@ def of(
     """
     kind = next((each for each in SCHEMAS if each in section), 'preset')
     check(pathlib.Path('scenario'), {'load': section},
-          _record(load=SCHEMAS[kind]))
+          record({'load': SCHEMAS[kind]}))
     if kind == 'trace':
         return TraceLoad(traces.read(
             pathlib.Path(section['trace']), section.get('form'),

@@ -74,27 +74,6 @@ MEASURES = (
 )
 
 
-class Line(NamedTuple):
-    """A line of a chart: SVG coordinates of parts without gaps."""
-
-    number: int
-    parts: list[str]
-
-
-class Chart(NamedTuple):
-    """A chart of one measure, with a line for each run.
-
-    :param top: the label of the upper end of the vertical axis
-    :param end: the label of the right end of the horizontal axis
-    """
-
-    title: str
-    top: str
-    half: str
-    end: str
-    lines: list[Line]
-
-
 def html(documents: Sequence[Document]) -> str:
     """Return a page that shows runs beside each other.
 
@@ -155,8 +134,12 @@ def _names(documents: Sequence[Document]) -> list[str]:
     return names
 
 
-def _charts(documents: Sequence[Document]) -> Iterator[Chart]:
-    """Yield the chart of each measure that is not always 0."""
+def _charts(documents: Sequence[Document]) -> Iterator[dict[str, Any]]:
+    """Yield the chart of each measure that is not always 0.
+
+    A chart has labels for the ends of its axes and, for each run, the SVG
+    coordinates of the parts of a line.
+    """
     for measure in MEASURES:
         found = [_points(document['series'], measure)
                  for document in documents]
@@ -168,10 +151,9 @@ def _charts(documents: Sequence[Document]) -> Iterator[Chart]:
         top = 1.0 if measure.is_share and max(values) > 0.5 else _round_up(
             max(values))
         label = _percent if measure.is_share else _number
-        yield Chart(
-            measure.title, label(top), label(top / 2), _duration(end),
-            [Line(number, [*_parts(points, end, top)])
-             for number, points in enumerate(found)])
+        yield {'title': measure.title, 'top': label(top),
+               'half': label(top / 2), 'end': _duration(end),
+               'lines': [[*_parts(points, end, top)] for points in found]}
 
 
 def _points(

@@ -4,7 +4,6 @@
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
-import copy
 import dataclasses
 import pathlib
 from typing import Any
@@ -51,18 +50,21 @@ FAULTS: Mapping[str, Sequence[str]] = {
 }
 
 
-def _record(
+def record(
     properties: Mapping[str, Any], required: Sequence[str] = ()
 ) -> dict[str, Any]:
+    """Return the schema of a mapping with these keys only."""
     return {'type': 'object', 'properties': properties,
             'required': list(required), 'additionalProperties': False}
 
 
-def _whole(least: int, most: int) -> dict[str, Any]:
+def whole(least: int, most: int) -> dict[str, Any]:
+    """Return the schema of a whole number within bounds."""
     return {'type': 'integer', 'minimum': least, 'maximum': most}
 
 
-def _number(least: float, most: float) -> dict[str, Any]:
+def real(least: float, most: float) -> dict[str, Any]:
+    """Return the schema of a number within bounds."""
     return {'type': 'number', 'minimum': least, 'maximum': most}
 
 
@@ -75,73 +77,47 @@ _OPTIONS = {'type': 'object', 'propertyNames': _NAMES,
                 'type': 'object', 'propertyNames': _NAMES,
                 'additionalProperties': _LINE}}
 
-_HOSTS = _record({
-    'count': _whole(1, 1_000_000), 'rack': _whole(1, 1_000_000),
-    'vcpus': _whole(1, 100_000), 'memory_mb': _whole(1, 2 ** 31 - 1),
-    'disk_gb': _whole(0, 2 ** 31 - 1),
-    'cpu_allocation_ratio': _number(0.01, 1000),
-    'ram_allocation_ratio': _number(0.01, 1000),
-    'disk_allocation_ratio': _number(0.01, 1000)}, ['count'])
-
-SCHEMA = _record({
-    'name': {'type': 'string', 'pattern': r'^[a-z0-9][a-z0-9-]{0,62}\Z',
-             'description': 'a name of 1 to 63 small letters, digits and '
-                            'dashes'},
-    'description': {'type': 'string'},
-    'seed': _whole(0, 2 ** 31 - 1),
-    'hours': {'type': 'number', 'exclusiveMinimum': 0, 'maximum': 100_000},
-    'cells': _whole(1, 10_000),
-    'hosts': {'type': ['object', 'array']},
-    'schedulers': _record({
-        'count': _whole(1, 1000), 'threads': _whole(1, 1000),
-        'decision_ms': _number(0, 60_000), 'cpus': _whole(0, 10_000),
-        'back_to_back': {'type': 'boolean'}, 'configuration': _OPTIONS}),
-    'store': _record({
-        'kind': {'enum': [*STORES]}, 'round_trip_ms': _number(0, 60_000),
-        'defect': _number(0, 1)}),
-    'load': {'type': 'object'},
-    'faults': {'type': 'array', 'items': {'type': 'object'}},
-    'measure': _record({
-        'every_s': _number(0.001, 1e8), 'permutations': _whole(0, 1000)}),
-}, ['name', 'hosts', 'load'])
-
 _FAULT = {
-    'at': _number(0, 4e8), 'for_s': _number(0, 4e8),
-    'rack': _whole(0, 1_000_000), 'cell': _whole(0, 10_000),
-    'scheduler': _whole(0, 1000), 'share': _number(0, 1),
-    'count': _whole(1, 10_000_000), 'evacuate': {'type': 'boolean'}}
-
-#: The values of keys that are left out.
-DEFAULTS: Mapping[str, Any] = {
-    'description': '', 'seed': 1, 'hours': 1, 'cells': 1,
-    'schedulers': {'count': 1, 'threads': 8, 'decision_ms': 1.0, 'cpus': 0,
-                   'back_to_back': False, 'configuration': {}},
-    'store': {'kind': 'postgresql', 'round_trip_ms': 0.5, 'defect': 0},
-    'load': {}, 'faults': [],
-    'measure': {'every_s': 60, 'permutations': 0},
-}
-_HOST_DEFAULTS = {
-    'rack': 40, 'vcpus': 64, 'memory_mb': 262_144, 'disk_gb': 4000,
-    'cpu_allocation_ratio': 4.0, 'ram_allocation_ratio': 1.0,
-    'disk_allocation_ratio': 1.0}
+    'at': real(0, 4e8), 'for_s': real(0, 4e8),
+    'rack': whole(0, 1_000_000), 'cell': whole(0, 10_000),
+    'scheduler': whole(0, 1000), 'share': real(0, 1),
+    'count': whole(1, 10_000_000), 'evacuate': {'type': 'boolean'}}
 
 
-@dataclasses.dataclass(frozen=True)
+def _key(
+    schema: Mapping[str, Any], default: Any = dataclasses.MISSING
+) -> Any:
+    """Return a key of a scenario: its schema, and its value if left out."""
+    return dataclasses.field(metadata=schema, **(
+        {'default_factory': type(default)} if default in ([], {})
+        else {'default': default}))
+
+
+def _schema(section: type) -> dict[str, Any]:
+    """Return the schema of a section, which is a class with keys."""
+    keys = [each for each in dataclasses.fields(section) if each.metadata]
+    return record(
+        {each.name: dict(each.metadata) for each in keys},
+        [each.name for each in keys if each.default is dataclasses.MISSING
+         and each.default_factory is dataclasses.MISSING])
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class HostKind:
     """Hosts of the same size.
 
-    :param count: the number of these hosts
     :param rack: the number of hosts in a rack
+    :param count: the number of these hosts
     """
 
-    count: int
-    rack: int
-    vcpus: int
-    memory_mb: int
-    disk_gb: int
-    cpu_allocation_ratio: float
-    ram_allocation_ratio: float
-    disk_allocation_ratio: float
+    rack: int = _key(whole(1, 1_000_000), 40)
+    vcpus: int = _key(whole(1, 100_000), 64)
+    memory_mb: int = _key(whole(1, 2 ** 31 - 1), 262_144)
+    disk_gb: int = _key(whole(0, 2 ** 31 - 1), 4000)
+    cpu_allocation_ratio: float = _key(real(0.01, 1000), 4.0)
+    ram_allocation_ratio: float = _key(real(0.01, 1000), 1.0)
+    disk_allocation_ratio: float = _key(real(0.01, 1000), 1.0)
+    count: int = _key(whole(1, 1_000_000))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -157,12 +133,12 @@ class SchedulerPool:
     :param configuration: options of production, by group and name
     """
 
-    count: int
-    threads: int
-    decision_ms: float
-    cpus: int
-    back_to_back: bool
-    configuration: Mapping[str, Mapping[str, Any]]
+    count: int = _key(whole(1, 1000), 1)
+    threads: int = _key(whole(1, 1000), 8)
+    decision_ms: float = _key(real(0, 60_000), 1.0)
+    cpus: int = _key(whole(0, 10_000), 0)
+    back_to_back: bool = _key({'type': 'boolean'}, False)
+    configuration: Mapping[str, Mapping[str, Any]] = _key(_OPTIONS, {})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -174,31 +150,54 @@ class StoreKind:
         that a run finds it
     """
 
-    kind: str
-    round_trip_ms: float
-    defect: float
+    kind: str = _key({'enum': [*STORES]}, 'postgresql')
+    round_trip_ms: float = _key(real(0, 60_000), 0.5)
+    defect: float = _key(real(0, 1), 0)
 
 
 @dataclasses.dataclass(frozen=True)
-class Scenario:
-    """A deployment, its load and its faults.
+class Measurement:
+    """The samples of a run, and the permutations for the compaction."""
 
-    :param document: the scenario with all defaults, as it is reported
-    """
+    every_s: float = _key(real(0.001, 1e8), 60)
+    permutations: int = _key(whole(0, 1000), 0)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Scenario:
+    """A deployment, its load and its faults."""
 
     path: pathlib.Path
-    name: str
-    seed: int
-    hours: float
-    cells: int
-    hosts: Sequence[HostKind]
-    schedulers: SchedulerPool
-    store: StoreKind
-    load: Mapping[str, Any]
-    faults: Sequence[Mapping[str, Any]]
-    every_s: float
-    permutations: int
-    document: Mapping[str, Any]
+    name: str = _key({
+        'type': 'string', 'pattern': r'^[a-z0-9][a-z0-9-]{0,62}\Z',
+        'description': 'a name of 1 to 63 small letters, digits and dashes'})
+    description: str = _key({'type': 'string'}, '')
+    seed: int = _key(whole(0, 2 ** 31 - 1), 1)
+    hours: float = _key({
+        'type': 'number', 'exclusiveMinimum': 0, 'maximum': 100_000}, 1)
+    cells: int = _key(whole(1, 10_000), 1)
+    hosts: Sequence[HostKind] = _key({'type': ['object', 'array']})
+    schedulers: SchedulerPool = _key(_schema(SchedulerPool))
+    store: StoreKind = _key(_schema(StoreKind))
+    load: Mapping[str, Any] = _key({'type': 'object'})
+    faults: Sequence[Mapping[str, Any]] = _key(
+        {'type': 'array', 'items': {'type': 'object'}}, [])
+    measure: Measurement = _key(_schema(Measurement))
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The scenario with all defaults, as it is reported."""
+        document = dataclasses.asdict(self)
+        del document['path']
+        return document
+
+
+#: The sections of a scenario; each key of a section has a default.
+_SECTIONS: Mapping[str, type] = {
+    'schedulers': SchedulerPool, 'store': StoreKind, 'measure': Measurement}
+
+#: The schema of a file.
+SCHEMA = {**_schema(Scenario), 'required': ['name', 'hosts', 'load']}
 
 
 def bundled() -> dict[str, str]:
@@ -235,34 +234,20 @@ def of(path: pathlib.Path, document: Any) -> Scenario:
 
     :raises cellsched.exception.InvalidField: names the field
     """
-    # 1. Check what is given, and then add the defaults.
+    # 1. Check the given values. The classes have the defaults.
     check(path, document, SCHEMA)
     kinds = document['hosts']
     kinds = kinds if isinstance(kinds, list) else [kinds]
-    check(path, {'hosts': kinds}, _record({
-        'hosts': {'type': 'array', 'items': _HOSTS, 'minItems': 1}}))
+    check(path, {'hosts': kinds}, record({'hosts': {
+        'type': 'array', 'items': _schema(HostKind), 'minItems': 1}}))
     _check_faults(path, document.get('faults', ()))
-    whole = _with_defaults(document)
-    whole['hosts'] = [{**_HOST_DEFAULTS, **each} for each in kinds]
-    # 2. Make it.
-    made = Scenario(
-        path, whole['name'], whole['seed'], whole['hours'], whole['cells'],
-        [HostKind(**each) for each in whole['hosts']],
-        SchedulerPool(**whole['schedulers']), StoreKind(**whole['store']),
-        whole['load'], whole['faults'], whole['measure']['every_s'],
-        whole['measure']['permutations'], whole)
+    # 2. Make the scenario.
+    made = Scenario(path=path, **{
+        **document, 'hosts': [HostKind(**each) for each in kinds],
+        **{name: section(**document.get(name, {}))
+           for name, section in _SECTIONS.items()}})
     _check_places(made)
     return made
-
-
-def _with_defaults(document: Mapping[str, Any]) -> dict[str, Any]:
-    whole = copy.deepcopy(dict(document))
-    for key, value in DEFAULTS.items():
-        if isinstance(value, Mapping):
-            whole[key] = {**value, **whole.get(key, {})}
-        else:
-            whole.setdefault(key, copy.deepcopy(value))
-    return {key: whole[key] for key in SCHEMA['properties']}
 
 
 def _path(name: str) -> pathlib.Path:
@@ -316,7 +301,7 @@ def _check_faults(path: pathlib.Path, faults: Sequence[Any]) -> None:
                           f'unknown kind {kind!r:.60}')
         schema = {'kind': {'enum': [kind]}, **{
             name: _FAULT[name] for name in ('at', *FAULTS[kind])}}
-        check(path, fault, _record(schema, ['at']), f'faults[{number}]')
+        check(path, fault, record(schema, ['at']), f'faults[{number}]')
 
 
 def _check_places(made: Scenario) -> None:

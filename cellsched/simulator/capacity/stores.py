@@ -11,6 +11,7 @@ time and the disk of the server. ``delays.json`` has these times, as
 ``benchmarks/store_delays.py`` measured them.
 """
 
+import collections
 from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Iterable
@@ -18,13 +19,13 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 import contextlib
-import dataclasses
 import functools
 import json
 import pathlib
 from random import Random
 from typing import Any
 from typing import ClassVar
+from typing import NamedTuple
 from typing import Self
 import zlib
 
@@ -67,45 +68,38 @@ LATE_S = 0.1
 Spend = Callable[[float], None]
 
 
-@dataclasses.dataclass(frozen=True)
-class Delays:
-    """The times of one kind of store, as measured on a real server.
+class Cost(NamedTuple):
+    """The CPU times of a request, of one side.
 
-    :param client_write_ms: CPU time of a scheduler for a write
-    :param client_read_ms: likewise for a read
-    :param write_ms: CPU time of the server for a write
-    :param read_ms: likewise for a read
-    :param client_item_ms: CPU time of a scheduler for each further claim of a
-        write
-    :param item_ms: likewise of the server
-    :param client_row_ms: CPU time of a scheduler for each row of a read
-    :param row_ms: likewise of the server
-    :param flush_ms: time of a flush of the disk, which writes wait for
+    :param write_ms: of a write
+    :param item_ms: of each further claim of a write
+    :param read_ms: of a read
+    :param row_ms: of each row of a read
     """
 
-    client_write_ms: float = 0.0
-    client_read_ms: float = 0.0
     write_ms: float = 0.0
-    read_ms: float = 0.0
-    client_item_ms: float = 0.0
     item_ms: float = 0.0
-    client_row_ms: float = 0.0
+    read_ms: float = 0.0
     row_ms: float = 0.0
-    flush_ms: float = 0.0
 
-    def client_s(self, writes: bool, further: int = 0) -> float:
-        """Return the CPU seconds of a scheduler for a request.
+    def seconds(self, writes: bool, further: int = 0) -> float:
+        """Return the CPU seconds of a request.
 
         :param further: the number of claims or rows beyond the first
         """
-        return ((self.client_write_ms + further * self.client_item_ms)
-                if writes else
-                (self.client_read_ms + further * self.client_row_ms)) / 1000
+        return (self.write_ms + further * self.item_ms if writes
+                else self.read_ms + further * self.row_ms) / 1000
 
-    def server_s(self, writes: bool, further: int = 0) -> float:
-        """Return the CPU seconds of the server for a request."""
-        return ((self.write_ms + further * self.item_ms) if writes else
-                (self.read_ms + further * self.row_ms)) / 1000
+
+class Delays(NamedTuple):
+    """The times of one kind of store, as measured on a real server.
+
+    :param flush_s: time of a flush of the disk, which writes wait for
+    """
+
+    client: Cost
+    server: Cost
+    flush_s: float
 
 
 @functools.cache
@@ -131,9 +125,10 @@ def delays_of(kind: str) -> Delays:
     # Nova's claims are requests to Placement.
     name = 'placement' if kind == 'placement-generations' else kind
     known = measured().get(name, {})
-    return Delays(**{
-        each.name: known[each.name] for each in dataclasses.fields(Delays)
-        if each.name in known})
+    client, server = (
+        Cost(*(known.get(side + each, 0.0) for each in Cost._fields))
+        for side in ('client_', ''))
+    return Delays(client, server, known.get('flush_ms', 0.0) / 1000)
 
 
 class Ledger(memory.MemoryClaims):
@@ -190,14 +185,14 @@ class StoreServer:
         self.delays = delays
         self._half_trip_s = kind.round_trip_ms / 2000
         self.processors = processors or Processors(engine, _SERVER_CPUS)
-        self.disk = Disk(engine, delays.flush_ms / 1000)
-        self.locks: dict[str, SimulatedSemaphore] = {}
-        self.lanes = [SimulatedSemaphore(engine) for _ in range(_LANES)]
+        self.disk = Disk(engine, delays.flush_s)
+        #: The locks of records, by name.
+        self.locks = collections.defaultdict[str, SimulatedSemaphore](
+            lambda: SimulatedSemaphore(engine))
         #: Whether the server has failed.
         self.is_down = False
         #: Attempts to claim that failed because another was faster.
         self.conflicts = 0
-        self.requests = 0
         self.writes = 0
         #: The model of the server, for stores of production.
         self.model: Any = None
@@ -214,25 +209,25 @@ class StoreServer:
         :param further: the number of claims or rows beyond the first
         :param failure: raised if the server has failed
         """
-        spend(self.delays.client_s(writes, further))
+        spend(self.delays.client.seconds(writes, further))
         self.engine.sleep(self._half_trip_s)
         if self.is_down:
             raise failure
-        self.requests += 1
         self.writes += writes
-        yield self.delays.server_s(writes, further)
+        yield self.delays.server.seconds(writes, further)
         self.engine.sleep(self._half_trip_s)
 
-    def spawn(self, function: Callable[[], None]) -> None:
-        """Start a thread of a scheduler."""
-        self.engine.spawn(function)
 
-    def lock(self, name: str) -> SimulatedSemaphore:
-        """Return the lock of a record."""
-        found = self.locks.get(name)
-        if found is None:
-            found = self.locks[name] = SimulatedSemaphore(self.engine)
-        return found
+def _timed(name: str, writes: bool = False) -> Any:
+    """Return a method of a ledger as a request to a server."""
+    def method(store: 'ModelStore', *args: Any) -> Any:
+        with store._call(writes):
+            answer = getattr(store._ledger, name)(*args)
+            if writes:
+                store._commit()
+        return answer
+
+    return method
 
 
 class ModelStore(base.ClaimStore):
@@ -278,42 +273,12 @@ class ModelStore(base.ClaimStore):
         if self._server.is_down:
             raise _unreachable()
 
-    def claim(self, claims: Sequence[base.Claim]) -> int:
-        with self._call(True):
-            new = self._ledger.claim(claims)
-            self._commit()
-        return new
-
-    def claim_any(
-        self, batches: Sequence[Sequence[base.Claim]]
-    ) -> base.AnyOf:
-        with self._call(True):
-            outcome = self._ledger.claim_any(batches)
-            self._commit()
-        return outcome
-
-    def release(self, consumers: Iterable[str]) -> None:
-        with self._call(True):
-            self._ledger.release(consumers)
-            self._commit()
-
-    def transfer(self, source: str, target: str) -> bool:
-        with self._call(True):
-            done = self._ledger.transfer(source, target)
-            self._commit()
-        return done
-
-    def claims_of(
-        self, consumers: Iterable[str]
-    ) -> dict[str, list[base.Claim]]:
-        with self._call():
-            return self._ledger.claims_of(consumers)
-
-    def memberships(
-        self, consumers: Iterable[str]
-    ) -> dict[str, base.Membership]:
-        with self._call():
-            return self._ledger.memberships(consumers)
+    claim = _timed('claim', True)
+    claim_any = _timed('claim_any', True)
+    release = _timed('release', True)
+    transfer = _timed('transfer', True)
+    claims_of = _timed('claims_of')
+    memberships = _timed('memberships')
 
     def rename_host(self, former: str, name: str) -> None:
         self._ledger.rename_host(former, name)
@@ -329,9 +294,9 @@ class ModelStore(base.ClaimStore):
         with self._call():
             changes = self._ledger.usages(since, providers)
             self._server.processors.use(
-                len(changes.usages) * self._server.delays.row_ms / 1000)
+                len(changes.usages) * self._server.delays.server.row_ms / 1000)
         self._spend(
-            len(changes.usages) * self._server.delays.client_row_ms / 1000)
+            len(changes.usages) * self._server.delays.client.row_ms / 1000)
         return changes
 
 
@@ -364,8 +329,8 @@ class SQLModel(ModelStore):
             if place is not None:
                 return base.AnyOf(place, 1)
             if not self.claims_of([batches[0][0].consumer]):
-                return self._claim_in_order(batches)
-        return base.ClaimStore.claim_any(self, batches)
+                return base.claim_in_order(self, batches, self._find_full)
+        return base.claim_in_order(self, batches)
 
     def _claim_unlocked(
         self, batches: Sequence[Sequence[base.Claim]]
@@ -373,7 +338,7 @@ class SQLModel(ModelStore):
         """Claim the first batch with room and without a lock, if any."""
         with self._call(True):
             for place, [claim] in enumerate(batches):
-                if self._server.lock(claim.provider).locked():
+                if self._server.locks[claim.provider].locked():
                     continue
                 with contextlib.suppress(
                         exception.ClaimRefused, exception.ClaimConflict), (
@@ -384,40 +349,34 @@ class SQLModel(ModelStore):
         self._server.conflicts += 1
         return None
 
-    def _claim_in_order(
-        self, batches: Sequence[Sequence[base.Claim]]
-    ) -> base.AnyOf:
-        """Read which batches fit, and claim the first, with waiting."""
-        refusals: dict[
-            int, exception.ClaimRefused | exception.ClaimBusy] = {}
+    def _find_full(
+        self, batches: Sequence[Sequence[base.Claim]], first: int
+    ) -> dict[int, exception.ClaimRefused]:
+        """Read once which batches do not fit."""
+        if first:
+            return {}
         usages = {usage.provider: usage for usage in self.usages(providers=[
             claim.provider for [claim] in batches]).usages}
-        for place, [claim] in enumerate(batches):
-            usage = usages[claim.provider]
-            full = next((name for name, amount in claim.resources.items()
-                         if usage.used.get(name, 0) + amount
-                         > usage.capacity.get(name, 0)), None)
-            if full is not None:
-                refusals[place] = exception.ClaimRefused(
-                    consumer=claim.consumer, provider=claim.provider,
-                    resource=full, amount=claim.resources[full])
-                continue
-            try:
-                return base.AnyOf(place, self.claim([claim]), refusals)
-            except exception.ClaimRefused as exc:
-                refusals[place] = exc
-        return base.AnyOf(None, 0, refusals)
+        return {
+            place: exception.ClaimRefused(
+                consumer=claim.consumer, provider=claim.provider,
+                resource=name, amount=amount)
+            for place, [claim] in enumerate(batches)
+            for usage in [usages[claim.provider]]
+            for name, amount in claim.resources.items()
+            if usage.used.get(name, 0) + amount > usage.capacity.get(name, 0)}
 
     @contextlib.contextmanager
     def _locked(self, providers: Collection[str]) -> Iterator[None]:
         with contextlib.ExitStack() as stack:
             for provider in providers:
-                stack.enter_context(self._server.lock(provider))
+                stack.enter_context(self._server.locks[provider])
             yield
 
     def _commit_lane(self, consumer: str) -> None:
         """Lock a row of the feed and commit."""
-        with self._server.lanes[zlib.crc32(consumer.encode()) % _LANES]:
+        lane = zlib.crc32(consumer.encode()) % _LANES
+        with self._server.locks[f'lane {lane}']:
             self._commit()
 
 
@@ -432,7 +391,8 @@ class GenerationModel(ModelStore):
         base.Capability.ATOMIC, base.Capability.SHARED, base.Capability.FEED})
 
     def claim(self, claims: Sequence[base.Claim]) -> int:
-        server, seconds = self._server, self._server.delays.write_ms / 1000
+        server = self._server
+        seconds = server.delays.server.seconds(True)
         providers = {claim.provider for claim in claims}
         for _ in range(_CLIENT_ATTEMPTS):
             with self._call():
@@ -448,10 +408,7 @@ class GenerationModel(ModelStore):
             consumer=claims[0].consumer, provider=claims[0].provider,
             resource='generation', amount=1)
 
-    def claim_any(
-        self, batches: Sequence[Sequence[base.Claim]]
-    ) -> base.AnyOf:
-        return base.ClaimStore.claim_any(self, batches)
+    claim_any = base.ClaimStore.claim_any
 
     def _generations(self, providers: Iterable[str]) -> list[int]:
         return self._ledger.versions(sorted(providers))
@@ -538,7 +495,7 @@ class Coordinator:
 
     def get_lock(self, name: bytes) -> SimulatedSemaphore:
         self._spend(scheduler_times()['lock_ms'] / 1000)
-        return self._server.lock(name.decode())
+        return self._server.locks[name.decode()]
 
 
 class EtcdClient(ServerClient):
@@ -577,7 +534,7 @@ class CassandraClient(ServerClient):
             return super().serve(request, seconds, writes)
         with contextlib.ExitStack() as stack:
             for name in sorted({*self._partitions(request)}):
-                stack.enter_context(self._server.lock(name))
+                stack.enter_context(self._server.locks[name])
             return super().serve(request, seconds, writes)
 
     def _partitions(self, request: Any) -> Iterator[str]:
@@ -665,10 +622,11 @@ def store_of(
 ) -> base.ClaimStore:
     """Return the claim store of one scheduler."""
     kind = server.kind.kind
+    start: Any = server.engine.spawn
     if kind in _CLIENTS:
         return claim_servers.KINDS[kind].store(
             _CLIENTS[kind](server, spend), clock, random, locks=ContentionLock(
-                clock, 'simulated', server.spawn,
+                clock, 'simulated', start,
                 lambda _: Coordinator(server, spend)))
     return _MODELS[kind](server, ledger, spend)
 

@@ -29,7 +29,7 @@ class TestOf(base.TestCase):
             made.schedulers.count, made.schedulers.threads))
         self.assertEqual(('etcd', 0.5), (
             made.store.kind, made.store.round_trip_ms))
-        self.assertEqual((1, 60), (made.seed, made.every_s))
+        self.assertEqual((1, 60), (made.seed, made.measure.every_s))
         self.assertEqual([100], [each.count for each in made.hosts])
         self.assertEqual(3, made.document['schedulers']['count'])
         self.assertEqual(made.document, scenario.of(
