@@ -48,13 +48,14 @@ SAME, ELSEWHERE, REFUSED, FITS, SKIPPED = CHANGES = (
 #: The options that name plug-ins.
 _FILTERS, _WEIGHERS = 'enabled_filters', 'weight_classes'
 
-#: The recorded groups of options, each with the names; None for all.
-_GROUPS: Sequence[tuple[str, Sequence[cfg.Opt] | None, frozenset[str]]] = (
-    ('DEFAULT', None, frozenset({'service_down_time'})),
-    ('filter_scheduler', policy_options.OPTS, frozenset()),
-    ('metrics', metrics_options.OPTS, frozenset()),
-    ('scheduler', [opt for opt in scheduler_options.OPTS
-                   if opt.name not in ('record', 'record_mb')], frozenset()))
+#: The names of the recorded options, by group.
+_OPTIONS: Mapping[str, Sequence[str]] = {
+    'DEFAULT': ['service_down_time'], **{
+        group: [opt.dest for opt in opts
+                if opt.dest not in ('record', 'record_mb')]
+        for group, opts in (('filter_scheduler', policy_options.OPTS),
+                            ('metrics', metrics_options.OPTS),
+                            ('scheduler', scheduler_options.OPTS))}}
 
 #: Errors that depend on the policy. A failure of the claim store does not.
 _OF_POLICY = frozenset({
@@ -73,12 +74,10 @@ def header_of(
         ones
     """
     made = pipeline or filter_scheduler.pipeline_of(conf)
-    options: dict[str, dict[str, Any]] = {}
-    for group, opts, names in _GROUPS:
-        section = conf if group == 'DEFAULT' else conf[group]
-        options[group] = {
-            name: _plain(section[name])
-            for name in names or [opt.dest for opt in opts or ()]}
+    options: dict[str, dict[str, Any]] = {
+        group: {name: _plain(section[name]) for name in names}
+        for group, names in _OPTIONS.items()
+        for section in [conf if group == 'DEFAULT' else conf[group]]}
     for plugin in map(type, (*made.filters, *made.weighers)):
         if not getattr(plugin, 'multiplier_name', True):
             # A weigher that was written for Nova has no option.
