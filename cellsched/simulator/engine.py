@@ -18,7 +18,6 @@ import datetime
 import heapq
 from typing import Any
 from typing import cast
-from typing import Protocol
 
 import greenlet
 
@@ -78,34 +77,27 @@ class Process(greenlet.greenlet):
                 or self.awaited())
 
 
-class Waiters(Protocol):
+class Waiters(abc.ABC):
     """Processes that wait for a condition.
 
-    ``promised`` of them were woken and have not run since.
+    ``promised`` of them were woken and have not run since. This class wakes no
+    process: the conditions of all processes are read at each step.
     """
 
-    promised: int
+    promised = 0
 
+    @abc.abstractmethod
     def wait(self, awaited: Condition, timeout: float | None = None) -> bool:
         """Wait in the calling process; return False if the time is over."""
 
     def wake_one(self) -> bool:
         """Wake a process; return whether there is one."""
+        return False
 
     def wake_all(self) -> None:
         """Wake all processes."""
-
-
-class Timeline(Protocol):
-    """The time of a simulation, in seconds since its start."""
-
-    now: float
-
-    def sleep(self, seconds: float) -> None:
-        """Let time pass in the calling process."""
-
-    def waiters(self) -> Waiters:
-        """Return a place where processes can wait."""
+        while self.wake_one():
+            pass
 
 
 class Engine:
@@ -206,14 +198,13 @@ class Engine:
         self._queue.clear()
 
 
-class Queue:
+class Queue(Waiters):
     """Processes of an engine that wait, the first one first."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._waiting: collections.deque[Process] = (
             collections.deque())
-        self.promised = 0
 
     def wait(self, awaited: Condition, timeout: float | None = None) -> bool:
         process = cast(Process, greenlet.getcurrent())
@@ -239,10 +230,6 @@ class Queue:
                 self._engine.wake(process)
                 return True
         return False
-
-    def wake_all(self) -> None:
-        while self.wake_one():
-            pass
 
 
 class Interleaver:
@@ -304,30 +291,25 @@ class Interleaver:
         return awaited()
 
 
-class PolledTimeline(abc.ABC):
+class PolledTimeline(Waiters):
     """A timeline on which any waiting process may be the next to run.
 
-    The conditions of all processes are read at each step.
+    :ivar now: the simulated time, in seconds since the start
     """
 
     now = 0.0
-    promised = 0
-
-    @abc.abstractmethod
-    def wait(self, awaited: Condition, timeout: float | None = None) -> bool:
-        """Wait for a condition; return whether it is true."""
 
     def sleep(self, seconds: float) -> None:
+        """Let time pass in the calling process."""
         self.wait(lambda: False, seconds)
 
     def waiters(self) -> Waiters:
+        """Return a place where processes can wait."""
         return self
 
-    def wake_one(self) -> bool:
-        return False
 
-    def wake_all(self) -> None:
-        """Do nothing."""
+#: The time of a simulation.
+Timeline = Engine | PolledTimeline
 
 
 class SimulatedSemaphore:
