@@ -99,7 +99,7 @@ for share in range(SHARES):
 class TestSimulation(SimulationTestCase):
 
     def test_promises_hold_with_each_fault_alone_and_often(self):
-        for kind in (*faults.KINDS, *faults.EVENTS):
+        for kind in (*faults.KINDS, *faults.EVENTS, *faults.LATER_EVENTS):
             for seed in range(profile.SINGLE_FAULT_SEEDS):
                 self.assertKept(seed, [kind], 0.3)
 

@@ -16,6 +16,7 @@ import sqlalchemy as sa
 from cellsched.cells import cell0
 from cellsched.claims import validation
 from cellsched.conductor.tasks import build_and_schedule
+from cellsched.conductor.tasks import build_instances
 from cellsched.db.api import build_requests
 from cellsched.db.api import instance_mappings
 from cellsched.db.api import models
@@ -34,6 +35,7 @@ _lease = build_requests.lease
 _create = instances.create
 _fence = build_and_schedule.BuildAndSchedule._fence
 _change = instances._change
+_transit = instances.transit
 _explain = on_host.explain
 
 
@@ -101,6 +103,18 @@ def change_anyhow(connection, uuids, transition, values, now, expected):
     if transition is not None:
         transition = dataclasses.replace(transition, before=None)
     return _change(connection, uuids, transition, values, now, {})
+
+
+def transit_in_any_attempt(
+        connection, uuid, transition, now, values=None, **expected):
+    """Count an attempt again for each delivery of a message."""
+    expected.pop('build_attempts', None)
+    return _transit(connection, uuid, transition, now, values, **expected)
+
+
+def lock_nothing(connection, uuids):
+    """Take servers for existing, also deleted ones."""
+    return set(uuids)
 
 
 @profile.by_default(
@@ -173,6 +187,16 @@ class TestSimulationProof(base.TestCase):
     def test_second_look_before_claims_are_released(self):
         self.assertIsMissed((migrations, 'withdraw', withdraw_anyway),
                             kinds=('freeze', 'down', 'build'), first=23)
+
+    def test_count_of_attempts(self):
+        self.assertIsMissed(
+            (build_instances, 'transit', transit_in_any_attempt),
+            kinds=('build', 'repeat', 'delay'), first=27)
+
+    def test_lock_before_a_message_is_stored(self):
+        self.assertIsMissed(
+            (build_instances, 'lock', lock_nothing),
+            kinds=('build', 'delete'), first=10)
 
     def test_conditions_of_transitions(self):
         self.assertIsMissed((instances, '_change', change_anyhow))

@@ -38,21 +38,23 @@ EVENTS = (
     'rename', 'restore', 'node', 'stuck', 'callers', 'down',
 )
 
+#: Events that are drawn from a source of their own, so that earlier seeds keep
+#: their histories: a user deletes a server while its build is retried.
+LATER_EVENTS = ('delete',)
+
 #: The most events of a kind in a run. A restored database has had a backup.
 _EVENTS_MAX = {'rename': 2, 'restore': 3, 'node': 3, 'stuck': 2, 'callers': 3,
-               'down': 3}
+               'down': 3, 'kill': 3, 'delete': 3}
 
 #: Kinds of faults of a claim store with a server: the server is down for a
 #: while; a request or its answer is lost; a request is delayed or repeated.
 SERVER_KINDS = ('claims', 'request', 'answer', 'late', 'twice')
 
-#: The maximum number of killed processes in a run.
-_DEATHS_MAX = 3
-
-_JUMPS_S = (-600.0, 600.0)
-_STALLS_S = (5.0, 31.0, 61.0, 130.0)
-_FREEZES_S = (1.0, 100.0, 150.0, 200.0)
-_STUCK_S = (3.0, 40.0, 150.0)
+#: The seconds of a fault, of which one is drawn: of a suspension, of one
+#: process or of all; the error of a clock; the time without writes.
+_SECONDS = {
+    'freeze': (1.0, 100.0, 150.0, 200.0), 'stall': (5.0, 31.0, 61.0, 130.0),
+    'clock': (0.0, -600.0, 600.0), 'stuck': (3.0, 40.0, 150.0)}
 
 #: Seconds during which faults happen, while builds are unfinished.
 _LENGTHS_S = (0.0, 0.0, 70.0, 200.0)
@@ -73,16 +75,14 @@ class Faults:
         self.kinds = frozenset(kinds)
         drawn = chance.choice((0.03, 0.1, 0.25))
         self._rate = drawn if rate is None else rate
-        self._deaths = 0
         #: The time after which no fault happens.
         self.until = chance.choice(_LENGTHS_S)
         if 'freeze' in self.kinds:
             # A suspended process must find the changes of other processes.
             self.until = max(_LENGTHS_S)
-        #: Databases and brokers that are down, with the end of the outage.
+        #: The ends of outages: of databases and brokers that are down, and by
+        #: URL those of databases that take no writes.
         self._down: dict[str, float] = {}
-        #: Cells that take no writes, with the end of that.
-        self._stuck: dict[str, float] = {}
         #: How often a kind of event has happened.
         self._events: collections.Counter[str] = collections.Counter()
 
@@ -96,7 +96,6 @@ class Faults:
         self.kinds = frozenset()
         self.until = 0.0
         self._down.clear()
-        self._stuck.clear()
 
     def event(self, kind: str, factor: float = 0.1) -> bool:
         """Return whether an event of a kind happens now."""
@@ -108,40 +107,17 @@ class Faults:
 
     def is_stuck(self, store: stores.Store, now: float) -> bool:
         """Return whether a database takes no writes."""
-        return self._stuck.get(store.url, 0.0) > now
+        return self._down.get(store.url, 0.0) > now
 
     def stick(self, store: stores.Store, now: float) -> float:
         """Have a database take no writes; return until when."""
-        self._stuck[store.url] = now + self._random.choice(_STUCK_S)
-        return self._stuck[store.url]
+        self._down[store.url] = now + self._random.choice(_SECONDS['stuck'])
+        return self._down[store.url]
 
-    def death(self) -> bool:
-        """Return whether the running process is killed."""
-        if self._deaths >= _DEATHS_MAX or not self.happens('kill', 0.3):
-            return False
-        self._deaths += 1
-        return True
-
-    def freeze_s(self, what: str) -> float:
-        """Return the seconds for which the running process is suspended.
-
-        A process that withdraws claims is suspended more often.
-
-        :param what: the next operation of the process
-        """
-        factor = 20.0 if what == 'claims.transfer' else 0.2
-        return (self._random.choice(_FREEZES_S)
-                if self.happens('freeze', factor) else 0.0)
-
-    def stall_s(self) -> float:
-        """Return the seconds for which all processes are suspended."""
-        return (self._random.choice(_STALLS_S)
-                if self.happens('stall', 0.15) else 0.0)
-
-    def jump_s(self) -> float | None:
-        """Return the new error of a clock in seconds, or None."""
-        return (self._random.choice((0.0, *_JUMPS_S))
-                if self.happens('clock', 0.1) else None)
+    def seconds(self, kind: str, factor: float) -> float | None:
+        """Return the seconds of a fault; None if it does not happen now."""
+        return (self._random.choice(_SECONDS[kind])
+                if self.happens(kind, factor) else None)
 
     def strike(
         self, store: stores.Store, writes: bool, now: float
@@ -200,10 +176,14 @@ class Faults:
         return self._down.get(name, 0.0) > now
 
 
-def draw(chance: random.Random, more: Collection[str] = ()) -> list[str]:
+def draw(
+    chance: random.Random, seed: int, more: Collection[str] = ()
+) -> list[str]:
     """Return the kinds of faults of a run: few, some or many.
 
     :param more: kinds beside :data:`KINDS`
     """
-    share = chance.choice((0.15, 0.4, 0.7))
-    return [kind for kind in (*KINDS, *more) if chance.random() < share]
+    share, later = chance.choice((0.15, 0.4, 0.7)), random.Random(f'{seed}')
+    return [
+        *(kind for kind in (*KINDS, *more) if chance.random() < share),
+        *(kind for kind in LATER_EVENTS if later.random() < share)]

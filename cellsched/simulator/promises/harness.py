@@ -26,7 +26,7 @@ from cellsched.wiring import services
 #: Cells and their hosts, with the VCPUs of each host.
 CELLS = {'cell1': {'a1': 4, 'a2': 3}, 'cell2': {'b1': 4}}
 
-#: Flavors by name: VCPUs, MB and GB. No host has capacity for one of them.
+#: Flavors by name: VCPUs, MB and GB. No host has capacity for ``huge``.
 FLAVORS = {'small': (1, 512, 1), 'large': (2, 1024, 1),
            'huge': (64, 512, 1)}
 

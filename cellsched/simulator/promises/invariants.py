@@ -25,11 +25,12 @@ from cellsched.simulator.promises.workload import UserBatch
 from cellsched.simulator.promises.workload import Workload
 
 _ROWS = ('select uuid, vm_state, task_state, host, deleted, display_name, '
-         'node from instances')
+         'node, build_attempts from instances')
 _CELLS = ('select m.instance_uuid, c.database_connection, m.queued_for_delete '
           'from instance_mappings m '
           'left join cell_mappings c on c.id = m.cell_id')
 _REQUESTS = 'select instance_uuid from build_requests'
+_MESSAGES = 'select instance_uuid from build_casts'
 _FAULTS = 'select distinct instance_uuid from instance_faults'
 _ALLOCATIONS = ('select consumer, provider, resource_class, amount '
                 'from allocations')
@@ -56,7 +57,8 @@ class _Row(NamedTuple):
     state: states.State
     host: str | None
     name: str
-    node: str | None = None
+    node: str | None
+    attempts: int
 
 
 class Invariants:
@@ -105,6 +107,8 @@ class Invariants:
             url: {} for url in self._urls}
         self._cells: dict[str, tuple[str | None, bool]] = {}
         self._requests: set[str] = set()
+        #: The attempt of each build that began last, by cell and server.
+        self._begun: dict[tuple[str, str], int] = {}
 
     def look_at(self, store: stores.Store | None) -> None:
         """Check a changed store.
@@ -135,20 +139,38 @@ class Invariants:
                            f'{now and tuple(now)} on {new and new.host}')
             if not states.is_allowed(was, now):
                 raise Violation('states', f'{uuid} went from {was} to {now}')
+            self._check_attempt((store.url, uuid), old, new)
             if self._node_moved and new and new.node == machines.NODE:
                 self.disturbed.add(uuid)
+        # The audit does not report them: a conductor drops them later.
+        strays = {uuid for uuid, in store.query(_MESSAGES)} - rows.keys()
+        if strays:
+            raise Violation('messages', f'{_name(store.url)} stores messages '
+                                        f'of {sorted(strays)}, without rows')
         self._look_at_places(rows)
+
+    def _check_attempt(
+        self, server: tuple[str, str], old: _Row | None, new: _Row | None
+    ) -> None:
+        """Check that an attempt of a build does not begin again."""
+        if old is None or new is None:
+            self._begun.pop(server, None)
+        elif old.host is None and new.host is not None:
+            if self._begun.get(server) == new.attempts:
+                raise Violation('attempts', f'attempt {new.attempts} of '
+                                            f'{server[1]} begins again')
+            self._begun[server] = new.attempts
 
     def _read(self, store: stores.Store) -> tuple[dict[str, _Row], set[str]]:
         """Return the rows of a cell, and its deleted servers."""
         rows, gone = {}, set()
-        for uuid, vm_state, task_state, host, deleted, name, node in (
+        for uuid, vm_state, task_state, host, deleted, *more in (
                 store.query(_ROWS)):
             if deleted:
                 gone.add(uuid)
             else:
                 rows[uuid] = _Row(
-                    states.State(vm_state, task_state), host, name, node)
+                    states.State(vm_state, task_state), host, *more)
         return rows, gone
 
     def restored(self, store: stores.Store) -> None:
@@ -159,6 +181,8 @@ class Invariants:
                    if before.get(uuid) != rows.get(uuid)}
         self.disturbed |= changed
         self._workload.hidden -= changed
+        for uuid in changed:
+            self._begun.pop((store.url, uuid), None)
 
     def renamed(self, machine: machines.Machine, same_cell: bool) -> None:
         """Note that a host gets another name, perhaps in another cell."""
@@ -281,6 +305,12 @@ class Invariants:
         cell = self._cells.get(uuid, (None, False))[0]
         return uuid in self._requests or (
             cell is not None and uuid in self._rows[cell])
+
+    def retried(self) -> list[str]:
+        """Return the servers whose builds are on the way to a next host."""
+        return sorted(
+            uuid for rows in self._rows.values() for uuid, row in rows.items()
+            if row.state == states.SCHEDULING and row.attempts > 1)
 
     # The end of a run.
 

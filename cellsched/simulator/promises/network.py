@@ -21,7 +21,6 @@ from oslo_messaging import transport as messaging
 
 from cellsched.rpc import local
 from cellsched.rpc import transport
-from cellsched.simulator.promises import stores
 
 
 @dataclasses.dataclass
@@ -104,8 +103,6 @@ class Network:
     def __init__(self) -> None:
         self.messages: list[Message] = []
         self.listeners: list[Listener] = []
-        #: Brokers that are down.
-        self.down: set[str] = set()
 
     def leave(self, process: Any) -> None:
         """Stop delivery to a process."""
@@ -135,23 +132,21 @@ class SimulatedDriver(local.Driver):
     """A driver of oslo.messaging for one process and one broker.
 
     :param broker: URL of the broker
-    :param post: called with each message
-    :param wait: waits for a condition, for a number of seconds
+    :param world: see ``processes.World``
     :param listens: called with the target of each server that starts
+    :param life: returns a function that returns whether the process lives
     """
 
     def __init__(
-        self, conf: Any, broker: str, gate: stores.Gate,
-        post: Callable[[Message], None],
-        wait: Callable[[Callable[[], bool], float], bool],
+        self, conf: Any, broker: str, world: Any,
         listens: Callable[[oslo_messaging.Target], None],
+        life: Callable[[], Callable[[], bool]] = lambda: lambda: True,
     ) -> None:
         super().__init__(conf, broker, 'simulated', ['cellsched.exception'])
         self._broker = broker
-        self._gate = gate
-        self._post = post
-        self._wait = wait
+        self._world = world
         self._listens = listens
+        self._life = life
 
     def cast(
         self, target: oslo_messaging.Target, method: str, text: str
@@ -162,10 +157,10 @@ class SimulatedDriver(local.Driver):
         self, target: oslo_messaging.Target, method: str, text: str,
         timeout_s: float | None, monitor_s: float | None,
     ) -> str | None:
-        call = SimulatedCall(self._gate.life())
+        call = SimulatedCall(self._life())
         self._send(target, method, text, call)
         timeout_s = min(filter(None, (timeout_s, monitor_s)))
-        if not self._wait(lambda: call.reply is not None, timeout_s):
+        if not self._world.wait(lambda: call.reply is not None, timeout_s):
             # A later reply is ignored.
             call.reply = ''
             return None
@@ -193,8 +188,8 @@ class SimulatedDriver(local.Driver):
     ) -> None:
         message = Message(
             self._broker, target.topic, target.server, text, call, method)
-        self._gate.enter(f'send {message}')
-        self._post(message)
+        self._world.enter(f'send {message}')
+        self._world.post(message)
 
 
 class SimulatedTransports:

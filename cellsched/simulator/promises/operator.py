@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import collections
-from collections.abc import Mapping
 import random
 import sqlite3
 from typing import Any
@@ -14,7 +13,6 @@ from cellsched import exception
 from cellsched.simulator.promises import harness
 from cellsched.simulator.promises import machines
 from cellsched.simulator.promises import processes
-from cellsched.simulator.promises import stores
 from cellsched.wiring import services
 
 _COMPUTE = 'nova-compute'
@@ -24,23 +22,6 @@ _REFUSALS_MAX = 4
 
 #: Seconds from an event to the next report of an agent.
 _REPORTS_S = (0.0, 0.0, 5.0)
-
-
-class _QuietWorld(processes.World):
-    """The same databases and claims, without faults.
-
-    :param claims: the claim store, if it is not the configured one
-    """
-
-    def __init__(
-        self, stores_: Mapping[str, stores.Store], claims: Any
-    ) -> None:
-        super().__init__(stores_)
-        self._claims = claims
-
-    def claims_of(self, process: processes.Process) -> Any:
-        return self._claims and stores.Claims(
-            self._claims, process, shared=True)
 
 
 class Operator:
@@ -58,7 +39,7 @@ class Operator:
     ) -> None:
         self._world = world
         self._random = chance
-        self._quiet = _QuietWorld(world.stores, claims)
+        self._quiet = processes.World(world.stores, claims=claims)
         self._process = self._quiet.add(
             'operator', services.api, setup.confs['api'])
         self._backups: dict[str, tuple[float, sqlite3.Connection]] = {}
@@ -84,7 +65,7 @@ class Operator:
 
     def _look(self) -> None:
         for store in self._world.stores.values():
-            self._world.look_at(store)
+            self._world.finished(store)
 
     # Names.
 

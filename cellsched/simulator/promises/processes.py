@@ -56,7 +56,7 @@ class Periodic:
     running: bool = False
 
 
-class Process(stores.Gate):
+class Process:
     """One process of a deployment.
 
     :param name: the name in traces, and a part of the random seed
@@ -90,9 +90,10 @@ class Process(stores.Gate):
         parts = services.Components(
             self.conf, self.clock, self._world.claims_of(self),
             stores.SimulatedDatabases(
-                self._world.stores, self, self._world.clock),
+                self._world.stores, self._world, self._world.clock),
             self._transports(),
-            reached=self._reached, new_uuid=self._new_uuid)
+            reached=lambda step: self._world.enter(f'reached {step}'),
+            new_uuid=self._new_uuid)
         vars(parts)['random'] = random.Random(self._random.random())
         for name in 'executor', 'builders', 'senders':
             vars(parts)[name] = Inline()
@@ -138,51 +139,35 @@ class Process(stores.Gate):
         for activity in self.activities:
             activity.doomed = True
 
-    # The gate: each access lets other activities run.
-
     def life(self) -> Callable[[], bool]:
+        """Return a function that returns whether this process still lives."""
         deaths = self.deaths
         return lambda: self.deaths == deaths
-
-    def enter(self, what: str) -> None:
-        self._world.pause(what)
-
-    def ask(self, store: stores.Store, writes: bool) -> str | None:
-        verb = 'write' if writes else 'read'
-        self._world.pause(f'{verb} {store.url.rpartition("/")[2]}')
-        return self._world.strike(self, store, writes)
-
-    def ask_server(self, what: str) -> stores.Fate:
-        self._world.pause(what)
-        return self._world.strike_server()
-
-    def finished(self, store: stores.Store | None) -> None:
-        self._world.look_at(store)
-
-    def _reached(self, step: str) -> None:
-        self._world.pause(f'reached {step}')
 
     def _transports(self) -> Any:
         return network.SimulatedTransports(
             self.conf, lambda url: network.SimulatedDriver(
-                self.conf, url, self, self._world.post, self._world.wait,
-                self._targets.append))
+                self.conf, url, self._world, self._targets.append,
+                self.life))
 
     def _new_uuid(self) -> str:
         return str(uuid.UUID(int=self._random.getrandbits(128), version=4))
 
 
-class World(engine.PolledTimeline):
+class World(stores.Gate, engine.PolledTimeline):
     """Processes and the objects that they share, without faults.
 
     :param stores_: databases by URL
+    :param claims: the claim store; None for the configured one
     """
 
     def __init__(
-        self, stores_: Mapping[str, stores.Store], seed: int = 0
+        self, stores_: Mapping[str, stores.Store], seed: int = 0,
+        claims: Any = None,
     ) -> None:
         self.stores = stores_
         self.seed = seed
+        self._claims = claims
         #: The clock of database servers, which is correct.
         self.clock = engine.SimulatedClock(self)
         self.network = network.Network()
@@ -196,10 +181,7 @@ class World(engine.PolledTimeline):
 
     def claims_of(self, process: Process) -> Any:
         """Return the claim store of a process, None for the configured."""
-        return None
-
-    def pause(self, what: str) -> None:
-        """Let other activities run before an operation."""
+        return self._claims and stores.Claims(self._claims, self, shared=True)
 
     def wait(
         self, awaited: engine.Condition, timeout: float | None = None
@@ -212,16 +194,3 @@ class World(engine.PolledTimeline):
     def post(self, message: network.Message) -> None:
         """Put a message into the queue of its broker."""
         self.network.messages.append(message)
-
-    def strike(
-        self, process: Process, store: stores.Store, writes: bool
-    ) -> str | None:
-        """Return the failure of a transaction; see ``stores.Gate.ask``."""
-        return None
-
-    def strike_server(self) -> stores.Fate:
-        """Return the fate of a request; see ``stores.Gate.ask_server``."""
-        return stores.Fate.ANSWERED
-
-    def look_at(self, store: stores.Store | None) -> None:
-        """Check the invariants after a change."""

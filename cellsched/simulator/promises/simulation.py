@@ -11,7 +11,6 @@ from typing import Any
 
 from oslo_log import log
 
-from cellsched.claims import base as claims_base
 from cellsched.claims import memory
 from cellsched import exception
 from cellsched.simulator import claim_servers
@@ -87,7 +86,7 @@ class Simulation(processes.World):
         self._harness = harness
         self._random = random.Random(seed)
         drawn = faults.draw(
-            self._random, faults.SERVER_KINDS if claims is not None
+            self._random, seed, faults.SERVER_KINDS if claims is not None
             else faults.EVENTS if kinds is None else ())
         self.faults = faults.Faults(
             self._random, drawn if kinds is None else kinds, rate)
@@ -95,7 +94,6 @@ class Simulation(processes.World):
         self._switch = self._random.choice((0.1, 0.4, 0.8))
         self.workload = workload.Workload(self._random)
         in_memory = self._random.random() < 0.5
-        self._claims: claims_base.ClaimStore | None = None
         self._server: stores.ClaimServer | None = None
         if claims is not None:
             self._server = stores.ClaimServer(
@@ -208,18 +206,18 @@ class Simulation(processes.World):
     def claims_of(self, process: processes.Process) -> Any:
         if self._server is not None:
             return self._server.store_of(
-                process, process.clock,
+                self, process.clock,
                 f'{self.seed} {process.name} {process.lives}')
-        return self._claims and stores.Claims(self._claims, process)
+        return self._claims and stores.Claims(self._claims, self)
 
-    def pause(self, what: str) -> None:
+    def enter(self, what: str) -> None:
         activity = self.order.calling()
         if activity is None:
             return
         if activity.doomed:
             raise engine.Killed
         self.trace.append((self.now, activity.name, what))
-        if activity.owner.depth:
+        if self.depth:
             return
         self._happen(activity, what)
         self.order.pause()
@@ -227,9 +225,7 @@ class Simulation(processes.World):
     def wait(
         self, awaited: engine.Condition, timeout: float | None = None
     ) -> bool:
-        activity = self.order.calling()
-        if (activity is not None and activity.owner.depth
-                and timeout is not None):
+        if self.depth and timeout is not None:
             # No other activity runs while a transaction is open.
             return super().wait(awaited, timeout)
         return self.order.wait(
@@ -245,14 +241,15 @@ class Simulation(processes.World):
             self.note(f'{message} arrives {len(arriving)} times')
         self.network.messages += arriving
 
-    def strike(
-        self, process: processes.Process, store: stores.Store, writes: bool
-    ) -> str | None:
-        if self.order.calling() is None:
+    def ask(self, store: stores.Store, writes: bool) -> str | None:
+        verb = 'write' if writes else 'read'
+        self.enter(f'{verb} {store.url.rpartition("/")[2]}')
+        activity = self.order.calling()
+        if activity is None:
             return None
         if writes and self.faults.is_stuck(store, self.now) and not self.wait(
                 lambda: not self.faults.is_stuck(store, self.now),
-                process.conf.database.lock_timeout):
+                activity.owner.conf.database.lock_timeout):
             self.note('goes wrong: the database takes no writes')
             raise exception.DatabaseBusy(
                 schema=store.database.schema, reason='it takes no writes')
@@ -265,7 +262,8 @@ class Simulation(processes.World):
             self.note(f'goes wrong: {how}')
         return how
 
-    def strike_server(self) -> stores.Fate:
+    def ask_server(self, what: str) -> stores.Fate:
+        self.enter(what)
         if self.order.calling() is None:
             return stores.Fate.ANSWERED
         fate = self.faults.send(self.now)
@@ -273,7 +271,7 @@ class Simulation(processes.World):
             self.note(f'goes wrong: {fate.value}')
         return fate
 
-    def look_at(self, store: stores.Store | None) -> None:
+    def finished(self, store: stores.Store | None) -> None:
         self._check(self.invariants.look_at, store)
 
     def destroyed(self, uuid: str) -> None:
@@ -311,23 +309,29 @@ class Simulation(processes.World):
             self.faults.stop()
         if not self.faults.kinds:
             return
-        if self.faults.death():
+        if self.faults.event('kill', 0.3):
             self.kill(activity.owner)
         for kind, happens in self._events():
             if self.faults.event(kind):
                 happens()
-        freeze_s = self.faults.freeze_s(what)
+        # A process that withdraws claims is suspended more often.
+        retried = self.invariants.retried()
+        if retried and self.faults.event('delete', 1.0):
+            self._requests.append(
+                self.workload.deletion(self._random.choice(retried)))
+        freeze_s = self.faults.seconds(
+            'freeze', 20.0 if what == 'claims.transfer' else 0.2)
         if freeze_s:
             self.note(f'{activity.owner.name} stands still for {freeze_s} s')
             self._frozen[activity.owner.name] = self.now + freeze_s
             if activity.owner.name in self._machines and (
                     self.faults.event('down', 20.0)):
                 self.operator.force_down(activity.owner)
-        stall_s = self.faults.stall_s()
+        stall_s = self.faults.seconds('stall', 0.15)
         if stall_s:
             self.note(f'{stall_s} seconds pass')
             self.now += stall_s
-        jump_s = self.faults.jump_s()
+        jump_s = self.faults.seconds('clock', 0.1)
         if jump_s is not None:
             name = self._random.choice(list(self.processes))
             self.note(f'the clock of {name} is {jump_s} ahead')
@@ -450,7 +454,7 @@ class Simulation(processes.World):
         process = listener.process
         return self._activity(
             process, f'{process.name} {message.method}',
-            lambda: listener.receive(message, process))
+            lambda: listener.receive(message, self))
 
     def _periodic(
         self, process: processes.Process, each: processes.Periodic

@@ -71,7 +71,7 @@ class Fate(enum.Enum):
 
 
 class Gate:
-    """Interception of all access of a process to databases and servers.
+    """Interception of all access of processes to databases and servers.
 
     This class intercepts nothing.
     """
@@ -81,10 +81,6 @@ class Gate:
 
     def enter(self, what: str) -> None:
         """Let other threads run before an operation."""
-
-    def life(self) -> Callable[[], bool]:
-        """Return a function that returns whether the process still lives."""
-        return lambda: True
 
     def ask(self, store: Store, writes: bool) -> str | None:
         """Return the failure of a transaction, or None.

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+import contextlib
 import dataclasses
 import functools
 import random
@@ -73,8 +74,12 @@ class Workload:
 
     def again(self) -> list[Action]:
         """Return unconfirmed deletions, to be repeated."""
-        return [self._deletion(functools.partial(str, uuid), uuid)
-                for uuid in sorted(self.to_delete - self.deleted)]
+        return [*map(self.deletion, sorted(self.to_delete - self.deleted))]
+
+    def deletion(self, uuid: str) -> Action:
+        """Return the deletion of a server."""
+        return _action(
+            f'delete {uuid}', self._delete, functools.partial(str, uuid))
 
     def _plan(self) -> None:
         chance = self._random
@@ -96,16 +101,12 @@ class Workload:
         chance = self._random
         requests = []
         if chance.random() < 0.3:
-            requests += [self._deletion(find, name)
+            requests += [_action(f'delete {name}', self._delete, find)
                          for _ in range(chance.choice((1, 1, 2)))]
         if chance.random() < 0.2:
-            requests.append(Action(
-                f'rename {name}', lambda servers: self._rename(servers, find),
-                lambda: find() is not None))
+            requests.append(_action(f'rename {name}', self._rename, find))
         if chance.random() < 0.15:
-            requests.append(Action(
-                f'retry {name}', lambda servers: self._retry(servers, find),
-                lambda: find() is not None))
+            requests.append(_action(f'retry {name}', self._retry, find))
         for request in requests:
             request.not_before = chance.choice((0.0, 0.0, 0.1, 0.5, 50.0))
         self.requests += requests
@@ -121,9 +122,7 @@ class Workload:
         assert len(set(shown)) == len(shown), f'{shown} were listed'
         assert gone.isdisjoint(shown), f'{shown} were listed, {gone} are gone'
 
-    def _rename(self, servers: Any, find: Callable[[], str | None]) -> None:
-        uuid = find()
-        assert uuid is not None
+    def _rename(self, servers: Any, uuid: str) -> None:
         self.names[uuid] = 'maybe'
         try:
             servers.update(USER, uuid, 'renamed')
@@ -131,22 +130,22 @@ class Workload:
             return
         self.names[uuid] = 'renamed'
 
-    def _retry(self, servers: Any, find: Callable[[], str | None]) -> None:
-        uuid = find()
-        assert uuid is not None
+    def _retry(self, servers: Any, uuid: str) -> None:
         self.retried.add(uuid)
         servers.retry(USER, uuid)
 
-    def _deletion(self, find: Callable[[], str | None], name: str) -> Action:
-        def delete(servers: Any) -> None:
-            uuid = find()
-            assert uuid is not None
-            self.to_delete.add(uuid)
-            try:
-                servers.delete(USER, uuid)
-            except exception.InstanceNotFound:
-                # A concurrent deletion was first.
-                pass
-            self.deleted.add(uuid)
+    def _delete(self, servers: Any, uuid: str) -> None:
+        self.to_delete.add(uuid)
+        # A concurrent deletion may be first.
+        with contextlib.suppress(exception.InstanceNotFound):
+            servers.delete(USER, uuid)
+        self.deleted.add(uuid)
 
-        return Action(f'delete {name}', delete, lambda: find() is not None)
+
+def _action(
+    name: str, function: Callable[[Any, str], None],
+    find: Callable[[], str | None],
+) -> Action:
+    """Return an operation on a server, possible once its uuid is known."""
+    return Action(name, lambda servers: function(servers, str(find())),
+                  lambda: find() is not None)

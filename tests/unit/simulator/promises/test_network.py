@@ -28,6 +28,13 @@ class Endpoint:
         raise exception.CellMappingNotFound(uuid='u')
 
 
+class World(stores.Gate):
+
+    def __init__(self, test):
+        self.post = test.network.messages.append
+        self.wait = test.wait
+
+
 class TestNetwork(base.RPCTestCase):
 
     def setUp(self):
@@ -36,8 +43,7 @@ class TestNetwork(base.RPCTestCase):
         self.targets = []
         self.endpoint = Endpoint()
         self.simulated = network.SimulatedTransports(self.conf, lambda url: (
-            network.SimulatedDriver(self.conf, url, stores.Gate(),
-                                    self.network.messages.append, self.wait,
+            network.SimulatedDriver(self.conf, url, World(self),
                                     self.targets.append)))
         self.server = server.server(
             self.simulated.get(BROKER), 'topic', 'host', [self.endpoint],
