@@ -110,9 +110,10 @@ class TestClaimedCells(HostCellsCase):
             filter_scheduler={'enabled_filters': [
                 'ComputeFilter', 'NUMATopologyFilter',
                 'PciPassthroughFilter']})
-        self.world.api.flavors.create(base.ADMIN, 'pinned', 2, 512, 1)
-        self.world.api.flavors.set_extra_specs(
-            base.ADMIN, 'pinned', {'hw:cpu_policy': 'dedicated'})
+        for name, vcpus in ('pinned', 2), ('wide', 3):
+            self.world.api.flavors.create(base.ADMIN, name, vcpus, 512, 1)
+            self.world.api.flavors.set_extra_specs(
+                base.ADMIN, name, {'hw:cpu_policy': 'dedicated'})
 
     def claimed_cpus(self, servers):
         """Return the claimed CPUs of servers, with their hosts."""
@@ -134,6 +135,13 @@ class TestClaimedCells(HostCellsCase):
             found[host] = sorted(cpu for cell in cells for cpu in cell.pinned)
         return found
 
+    def test_reason_names_the_missing_part_of_a_cell(self):
+        [refused] = self.built(flavor='wide')
+
+        self.assertEqual('ERROR', refused.status)
+        self.assertIn('2 lack 3 free dedicated CPUs in a NUMA cell',
+                      refused.reason)
+
     def test_each_server_gets_the_cpus_that_its_claim_names(self):
         servers = self.built(flavor='pinned', max_count=5)
 
@@ -145,7 +153,7 @@ class TestClaimedCells(HostCellsCase):
         self.assertEqual({'a1': [2, 3, 6, 7], 'a2': [2, 3, 6, 7]},
                          self.pinned_cpus())
         [refused] = [each for each in servers if each.status == 'ERROR']
-        self.assertIn('NUMA cell', refused.reason)
+        self.assertIn('3 lack dedicated CPUs', refused.reason)
 
         self.delete(placed[0].uuid)
         self.gone(placed[0].uuid)
