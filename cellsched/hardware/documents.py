@@ -89,10 +89,17 @@ def host_topology(document: Any) -> HostTopology | None:
             for each in cells))
 
 
+def _parsed_cpus(cell: Mapping[str, Any]) -> frozenset[int]:
+    cpus = parse_cpus(cell.get('cpus', ''))
+    if max(cpus, default=0) >= guest.CPUS_MAX:
+        raise ValueError('a CPU number is too large')
+    return cpus
+
+
 def _old_cell(cell: Mapping[str, Any]) -> HostCell:
     memory = cell.get('mem') or {}
     return HostCell(
-        int(cell['id']), parse_cpus(cell.get('cpus', '')), frozenset(),
+        int(cell['id']), _parsed_cpus(cell), frozenset(),
         int(memory.get('total', 0)), int(cell.get('cpu_usage', 0)),
         int(memory.get('used', 0)))
 
@@ -160,7 +167,7 @@ def _guest_cell(document: Mapping[str, Any]) -> GuestCell:
     cell = _fields(document)
     if 'mem' in cell:
         return GuestCell(
-            int(cell['id']), parse_cpus(cell.get('cpus', '')), frozenset(),
+            int(cell['id']), _parsed_cpus(cell), frozenset(),
             int((cell['mem'] or {}).get('total', 0)),
             _optional(cell.get('pagesize')))
     cpus, pcpus = (_numbers(cell.get(name)) for name in ('cpuset', 'pcpuset'))

@@ -236,7 +236,7 @@ def parse_cpus(text: str) -> CPUs:
     for part in filter(None, map(str.strip, text.split(','))):
         into = excluded if part.startswith('^') else found
         match = re.fullmatch(
-            r'\^?\s*(\d{1,9})\s*(?:-\s*(\d{1,9})\s*)?', part)
+            r'\^?\s*(\d{1,18})\s*(?:-\s*(\d{1,18})\s*)?', part)
         first, last = match.groups() if match else ('1', '0')
         # Numbers far above those of any flavor are out of range anyway.
         numbers = range(int(first), min(
