@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The cells and devices of the servers of a host."""
 
-from concurrent import futures
+import contextlib
+import dataclasses
+import functools
 import pathlib
+import threading
 
 from cellsched.compute import places
 from cellsched import exception
@@ -14,6 +17,7 @@ from cellsched.hardware.fit import Ratios
 from cellsched.hardware import guest
 from tests.unit import base
 from tests.unit.db import samples
+from tests.unit import racing
 
 CELLS = [
     {'id': 0, 'memory_mb': 1024, 'cpus': '0,3', 'dedicated': '1-2,4-5',
@@ -87,11 +91,13 @@ class TestPlaces(base.TestCase):
             self.usage())
 
     def test_server_with_a_place_keeps_it(self):
-        for _ in range(3):
-            self.place(0, nics=1)
+        self.place(0, nics=3)
+        before = self.usage()
 
-        self.assertEqual([2], self.usage()[1])
-        self.assertEqual(2, sum(len(cell[0]) for cell in self.usage()[0]))
+        self.place(0, nics=3)
+
+        self.assertEqual([], before[1])
+        self.assertEqual(before, self.usage())
 
     def test_full_cells_refuse_until_a_server_leaves(self):
         self.place(0, 4)
@@ -130,12 +136,11 @@ class TestPlaces(base.TestCase):
 
     def test_ratios_of_the_host_decide_on_shared_cpus(self):
         self.place(0, 2, policy=guest.SHARED, cells=2, memory_mb=64)
-        wanted = request(1, policy=guest.SHARED, memory_mb=64)
         self.assertIn('NUMA cells', self.refused(
             1, policy=guest.SHARED, memory_mb=64))
 
         self.places.report('node1', hardware(ratios=Ratios(2.0, 1.0)))
-        self.places.place(self.uuids[1], 'node1', wanted)
+        self.place(1, 1, policy=guest.SHARED, memory_mb=64)
 
         self.assertIn(self.uuids[1], self.places.list_all())
 
@@ -236,20 +241,26 @@ class TestPlaces(base.TestCase):
 
         self.assertTrue(kept.exists())
 
-    def test_concurrent_servers_never_share_a_dedicated_cpu(self):
-        def try_to_place(number):
-            try:
-                self.place(number, 1)
-            except exception.BuildFailed:
-                return False
-            return True
+    def test_concurrent_servers_share_no_device(self):
+        meeting = threading.Barrier(2)
 
-        with futures.ThreadPoolExecutor(8) as threads:
-            placed = list(threads.map(try_to_place, range(19)))
+        class Meeting(tuple):
+            """Requests that are read when another server reads its own."""
 
-        self.assertEqual(8, sum(placed))
-        self.assertEqual([[1, 2, 4, 5], [7, 8, 10, 11]],
-                         [cell[0] for cell in self.usage()[0]])
+            def __iter__(self):
+                with contextlib.suppress(threading.BrokenBarrierError):
+                    meeting.wait(0.05)
+                return super().__iter__()
+
+        request = places.Request(devices=Meeting([dataclasses.replace(
+            NIC, count=3)]))
+
+        results = racing.race(*(
+            functools.partial(self.places.place, uuid, 'node1', request)
+            for uuid in self.uuids[:2]))
+
+        self.assertEqual(1, results.count(None))
+        self.assertEqual(1, len(self.places.list_all()))
 
 
 class TestRequestOf(base.TestCase):

@@ -325,6 +325,12 @@ class TestTracker(tracking.TrackerTestCase):
             [line] = self.logs.output.removeprefix(before).splitlines()
             self.assertIn(f'configuration of {name} on node node1 is '
                           'ignored', line)
+            [node] = self.rows(models.compute_nodes)
+            reported = (documents.host_topology(json.loads(
+                node.numa_topology)), documents.device_pools(json.loads(
+                    node.pci_stats)))
+            for expected in fields.values():
+                self.assertIn(expected, reported)
 
     def test_dedicated_cpus_are_inventory_of_their_own(self):
         node = self.node(topology=TOPOLOGY)
