@@ -105,8 +105,10 @@ def _named(conf: cfg.ConfigOpts, namespace: str) -> tuple[str, str]:
     return name, f'[{group}] {option}'
 
 
-def register_plugin(conf: cfg.ConfigOpts, plugin: Any, field: str) -> None:
-    """Register the options of a plug-in; may be called twice.
+def register_plugin(
+    conf: cfg.ConfigOpts, plugin: Any, field: str
+) -> list[cfg.Opt]:
+    """Register and return the options of a plug-in; may be called twice.
 
     :param field: the name of the plug-in in errors
     :raises cellsched.exception.ConfigurationInvalid: that failed
@@ -116,6 +118,7 @@ def register_plugin(conf: cfg.ConfigOpts, plugin: Any, field: str) -> None:
         plugins.attempt(
             field, 'options that can be registered',
             lambda: conf.register_opts(options, group=plugins.group(plugin)))
+    return options
 
 
 def options_of(plugin: Any, field: str) -> list[cfg.Opt]:
@@ -163,8 +166,8 @@ def register(
     for field, load_one in _enabled(conf, namespaces):
         try:
             plugin = load_one()
-            register_plugin(conf, plugin, field)
-            registered.append((_group(plugin), options_of(plugin, field)))
+            registered.append(
+                (_group(plugin), register_plugin(conf, plugin, field)))
         except exception.ConfigurationInvalid as exc:
             LOG.debug('Not registered: %s', exc)
     return registered

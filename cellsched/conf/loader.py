@@ -255,7 +255,7 @@ def _read(
     files = default_files() if files is None else list(files)
     dirs = cfg.find_config_dirs(_PROJECT) if dirs is None else list(dirs)
     register(conf, messages)
-    known = _known(conf, messages)
+    known = {group: {*names} for group, names in _known(messages).items()}
     try:
         named = [*((path, group, name) for path in _paths(args, files, dirs)
                    for group, name in _names_in(path)), *_variables()]
@@ -329,7 +329,12 @@ def register_messaging(conf: cfg.ConfigOpts) -> None:
 
 def _register_listed(conf: cfg.ConfigOpts, library: str) -> None:
     for group, options in _listed(library):
-        conf.register_opts(options, group=group)
+        section: Any = (conf if group is None else
+                        conf[group] if group in conf else ())
+        # A registration compares known options, and clears all cached values.
+        missing = [each for each in options if each.dest not in section]
+        if missing:
+            conf.register_opts(missing, group=group)
 
 
 # Each call of a library copies all its options.
@@ -344,8 +349,15 @@ def list_messaging() -> list[tuple[str | None, list[cfg.Opt]]]:
     return _listed('oslo.messaging')
 
 
-def _known(conf: cfg.ConfigOpts, messages: bool) -> _Names:
-    """Return the registered names and their deprecated names."""
+# To tell groups from options, the values of all options are read.
+@functools.cache
+def _known(messages: bool) -> _Names:
+    """Return the names of all options but those of plug-ins, by group.
+
+    They include deprecated names. The caller must not change them.
+    """
+    conf = new_conf()
+    register(conf, messages)
     known: _Names = {'DEFAULT': set()}
     for name in conf:
         value = conf[name]

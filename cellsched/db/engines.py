@@ -263,9 +263,12 @@ def keep_private(path: pathlib.Path) -> None:
 
 def _set_log_level(debug: int) -> None:
     """Set the log level of SQLAlchemy by ``connection_debug``."""
-    logging.getLogger('sqlalchemy.engine').setLevel(
-        logging.DEBUG if debug >= 100 else
-        logging.INFO if debug >= 50 else logging.WARNING)
+    logger = logging.getLogger('sqlalchemy.engine')
+    level = (logging.DEBUG if debug >= 100 else
+             logging.INFO if debug >= 50 else logging.WARNING)
+    # A change clears what all loggers know of their levels.
+    if logger.level != level:
+        logger.setLevel(level)
 
 
 def _connect(

@@ -66,8 +66,9 @@ def engine_options(conf: cfg.ConfigOpts, group: str) -> dict[str, Any]:
     The default of ``max_pool_size`` is the number of threads that serve RPCs
     and query cells.
     """
-    options = {name: conf[group][name] for name in ENGINE_OPTIONS
-               if conf[group].get(name) is not None}
+    section = conf[group]
+    options = {name: value for name in ENGINE_OPTIONS
+               if (value := section.get(name)) is not None}
     threads = conf.cell_worker_thread_pool_size
     if _ANSWERING in conf:
         threads += conf[_ANSWERING]

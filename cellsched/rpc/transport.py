@@ -96,7 +96,7 @@ class Transports:
     ) -> None:
         self._given = conf
         if at_once:
-            loader.register_messaging(conf)
+            self._conf  # noqa: B018
         self._allowed_remote_exmods = list(allowed_remote_exmods)
         # Held while a transport is created, which may connect.
         self._lock = threading.Lock()

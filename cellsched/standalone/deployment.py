@@ -9,6 +9,7 @@ wait for the disk.
 """
 
 from collections.abc import Callable
+from collections.abc import Collection
 from collections.abc import Mapping
 from collections.abc import Sequence
 from concurrent import futures
@@ -35,6 +36,7 @@ from cellsched import objects
 from cellsched.objects import resources
 from cellsched.standalone import sqlite_template
 from cellsched.wiring import compute
+from cellsched.wiring import conductor
 from cellsched.wiring import services
 
 #: Services that are waited for at the same time.
@@ -153,21 +155,28 @@ class Deployment:
         :raises cellsched.exception.ConfigurationInvalid: names the file and
             the option or the group
         """
-        etc = self.directory / 'etc'
-        conf, problems = loader.examine(
-            files=[str(etc / f'{name}.conf') for name in names], dirs=[])
+        conf, problems = loader.examine(files=self._files(names), dirs=[])
         for problem in problems:
             raise problem
         return conf
 
+    def _service_conf(
+        self, kinds: Collection[str], *names: str
+    ) -> cfg.ConfigOpts:
+        """Return the configuration that the process of a service reads."""
+        return loader.load(files=self._files(names), dirs=[], kinds=kinds)
+
+    def _files(self, names: Sequence[str]) -> list[str]:
+        etc = self.directory / 'etc'
+        return [str(etc / f'{name}.conf') for name in names]
+
     def start(self) -> None:
         """Make the databases and start every service."""
         try:
-            self._prepare()
+            api_conf = self._prepare()
             for cell in self.cells:
                 self._start_cell(cell)
             # A scheduler finds all hosts there when it looks first.
-            api_conf = self.conf('api')
             self._run(services.scheduler(api_conf, self._parts(api_conf)))
             self._run(services.conductor(api_conf, self._parts(api_conf)))
             self._api = services.api(api_conf, self._parts(api_conf))
@@ -190,7 +199,7 @@ class Deployment:
         self._start_cell(cell)
 
     def _start_cell(self, cell: DeployedCell) -> None:
-        conf = self.conf(cell.name)
+        conf = self._service_conf(conductor.PLUGINS, cell.name)
         self._run(services.conductor(conf, self._parts(conf)))
         if self._groups_agents:
             self._start_group(cell)
@@ -203,7 +212,7 @@ class Deployment:
         # In a directory of their own, for a cell may have any name too.
         name = f'hosts/{host.name}'
         self._write(name, self._host_options(host))
-        conf = self.conf(cell, name)
+        conf = self._service_conf(compute.PLUGINS, cell, name)
         service = services.compute(conf, self._parts(conf))
         self._run(service)
         self.agents[host.name] = service
@@ -212,7 +221,7 @@ class Deployment:
 
     def _start_group(self, cell: DeployedCell) -> None:
         """Start the agents of a cell as one service."""
-        conf = self.conf(cell.name)
+        conf = self._service_conf(compute.PLUGINS, cell.name)
         parts = self._parts(conf)
         try:
             service, agents = compute.agent_group(parts, (
@@ -247,7 +256,8 @@ class Deployment:
         self._services.append(service)
         service.start()
 
-    def _prepare(self) -> None:
+    def _prepare(self) -> cfg.ConfigOpts:
+        """Write the files, and return the configuration above the cells."""
         etc = self.directory / 'etc'
         (etc / 'hosts').mkdir(parents=True)
         # The rules of the machine that this runs on are not meant.
@@ -258,11 +268,13 @@ class Deployment:
             'api_database': {'connection': self._database_url('api')}})
         for cell in self.cells:
             self._write_cell(cell)
-        parts = self._parts(self.conf('api'))
+        conf = self.conf('api')
+        parts = self._parts(conf)
         try:
             self._fill(parts)
         finally:
             parts.close()
+        return conf
 
     def _write_cell(self, cell: DeployedCell) -> None:
         self._write(cell.name, {
