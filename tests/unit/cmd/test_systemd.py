@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import logging
 import os
 import socket
 
@@ -77,7 +78,12 @@ class TestSystemd(base.TestCase):
     def test_missing_socket_of_systemd_is_no_error(self):
         systemd = self.systemd(NOTIFY_SOCKET='/nowhere')
 
+        logs = self.useFixture(fixtures.FakeLogger(
+            'cellsched.cmd.systemd', level=logging.DEBUG))
+
         systemd.ready()
+
+        self.assertIn('systemd was not notified', logs.output)
 
     def test_abstract_socket_is_found(self):
         name = f'@cellsched-test-{os.getpid()}'

@@ -176,12 +176,6 @@ class TestSchema(base.TestCase):
             self.assertEqual('claimstwo', schema.version(database))
             self.assertLessEqual({'one', 'two'}, self.tables(database))
 
-    def test_current_database_passes_the_check(self):
-        schema = self.make_schema()
-        schema.sync(self.database)
-
-        schema.check(self.database)
-
     def test_error_for_an_old_database_names_the_sync_command(self):
         schema = self.make_schema(tables=('one', 'two'))
 
@@ -195,6 +189,8 @@ class TestSchema(base.TestCase):
         self.assertIn('version claimsone, not claimstwo', str(error))
         self.assertIn('run: cellsched-manage claims_db sync', str(error))
         self.assertIn(f'{self.directory}/test.db', str(error))
+        schema.sync(self.database)
+        schema.check(self.database)
 
     def test_database_of_a_newer_release_is_refused(self):
         self.make_schema(tables=('one', 'two')).sync(self.database)

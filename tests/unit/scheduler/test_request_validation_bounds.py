@@ -112,6 +112,10 @@ class TestBounds(BoundsCase):
 
         request_validation.check(
             spec, None, request_validation.RequestBounds(1, 4, 5))
+        self.assertRefused(
+            'spec_obj.num_instances', 'a whole number from 1 to 0',
+            request_validation.check, spec, None,
+            request_validation.RequestBounds(0, 4, 5))
 
     def test_instance_of_the_request_can_be_looked_up(self):
         self.check(instance_uuid='x' * 36)
