@@ -2,10 +2,8 @@
 
 from cellsched.db.api import build_requests
 from cellsched.db.api import instance_mappings
-from cellsched.db.api import models as api_models
 from cellsched.db.cell import instance_history
 from cellsched.db.cell import instances
-from cellsched import migrations
 from tests.unit.audit import base
 from tests.unit.db import samples
 
@@ -82,13 +80,6 @@ class TestDeleted(base.TestCase):
 
         self.assertMends(('S2', 'deleted-visible', uuid, 'cell1'))
 
-    def test_deleted_server_on_a_host_is_reported_only(self):
-        uuid = self.running()
-        self.write(self.database, instance_mappings.mark_deleted, [uuid],
-                   samples.NOW)
-
-        self.assertKept(('S2', 'deleted-visible', uuid, 'cell1'))
-
 
 class TestRequested(base.TestCase):
 
@@ -105,13 +96,6 @@ class TestRequested(base.TestCase):
                    self.clock.timestamp(), self.clock.timestamp() + 60)
 
         self.assertFound(('S2', 'request-left', uuid, 'cell1'), fix=True)
-
-    def test_build_of_a_server_running_elsewhere_is_kept(self):
-        uuid = self.running()
-        self.request(uuid)
-        self.map_to(uuid, 'cell2')
-
-        self.assertKept(('S3', 'row-elsewhere', uuid, 'cell1'))
 
 
 class TestUnreadable(base.TestCase):
@@ -176,30 +160,6 @@ class TestUnreadable(base.TestCase):
         for uuid in made:
             self.assertEqual(set(), self.rows(uuid))
 
-    def test_invalid_request_with_a_begun_build_is_reported_only(self):
-        uuid = self.accept()
-        self.decide(uuid, 'cell1')
-        self.spoil(uuid, 'request_specs')
-        self.assertKept(('S2', 'request-unreadable', uuid, ''))
-
-        self.put_row(uuid, 'cell1')
-        self.assertKept(('S2', 'request-unreadable', uuid, ''))
-
-    def test_server_without_a_valid_specification_is_reported_only(self):
-        missing, unreadable = self.running(), self.running()
-        self.spoil(missing, 'request_specs')
-        self.spoil(unreadable, 'request_specs', spec='{}')
-
-        self.assertKept(('S13', 'spec-missing', missing, 'cell1'),
-                        ('S13', 'spec-unreadable', unreadable, 'cell1'))
-
-    def test_ended_server_needs_no_specification(self):
-        for uuid in self.failed(), self.deleted():
-            self.claims.release([uuid])
-            self.spoil(uuid, 'request_specs')
-
-        self.assertClean()
-
     def test_server_without_any_fate_or_specification_is_buried(self):
         uuid = self.accept()
         self.forget(uuid)
@@ -236,14 +196,6 @@ class TestUndecided(base.TestCase):
             (flavor.vcpus, flavor.memory_mb, flavor.root_gb, flavor.id),
             (row.vcpus, row.memory_mb, row.root_gb, row.instance_type_id))
 
-    def test_running_server_without_a_cell_is_mapped(self):
-        uuid = self.running('cell2', 'b1')
-        self.map_to(uuid, None)
-
-        self.assertMends(('S3', 'undecided', uuid, 'cell2'))
-
-        self.assertEqual({'cell2'}, self.rows(uuid))
-
     def test_buried_server_without_a_cell_is_mapped_to_cell0(self):
         uuid = self.failed()
         self.map_to(uuid, None)
@@ -272,22 +224,6 @@ class TestUndecided(base.TestCase):
 
 class TestDecided(base.TestCase):
 
-    def test_second_row_without_a_host_is_removed(self):
-        uuid = self.running()
-        self.put_row(uuid, 'cell2')
-
-        self.assertMends(('S2', 'two-cells', uuid, 'cell2'))
-
-        self.assertEqual({'cell1'}, self.rows(uuid))
-
-    def test_rows_with_hosts_in_two_cells_are_reported_only(self):
-        uuid = self.running()
-        self.put_row(uuid, 'cell2', host='b1', node='node-b1')
-
-        self.assertKept(('S2', 'two-cells', uuid, 'cell2'))
-
-        self.assertEqual({'cell1', 'cell2'}, self.rows(uuid))
-
     def test_cell0_record_of_a_running_server_is_removed(self):
         uuid = self.running()
         self.put_row(uuid, 'cell0', vm_state='error', task_state=None)
@@ -295,28 +231,6 @@ class TestDecided(base.TestCase):
         self.assertMends(('S2', 'cell-and-cell0', uuid, 'cell0'))
 
         self.assertEqual({'cell1'}, self.rows(uuid))
-
-    def test_row_of_a_buried_server_is_removed(self):
-        uuid = self.failed()
-        self.put_row(uuid, 'cell2')
-
-        self.assertMends(('S2', 'cell-and-cell0', uuid, 'cell2'))
-
-        self.assertEqual({'cell0'}, self.rows(uuid))
-
-    def test_buried_running_server_is_reported_only(self):
-        uuid = self.failed()
-        self.put_row(uuid, 'cell2', host='b1', node='node-b1')
-
-        self.assertKept(('S2', 'cell-and-cell0', uuid, 'cell2'))
-
-    def test_lost_row_is_reported_only_and_keeps_its_claim(self):
-        uuid = self.running()
-        self.write(self.cell('cell1'), instances.purge, [uuid])
-
-        self.assertKept(('S3', 'row-lost', uuid, 'cell1'))
-
-        self.assertIn(uuid, self.claims.claims_of([uuid]))
 
     def test_lost_record_in_cell0_is_made_again(self):
         uuid = self.failed()
@@ -331,54 +245,3 @@ class TestDecided(base.TestCase):
         self.assertMends(('S3', 'row-elsewhere', uuid, 'cell2'))
 
         self.assertEqual('cell2', self.mapped(uuid))
-
-    def test_contradictory_location_of_a_server_is_reported_only(self):
-        def claim_elsewhere(uuid):
-            self.claims.release([uuid])
-            self.take(uuid, 'a1')
-
-        for change in (
-                claim_elsewhere,
-                lambda uuid: self.claims.release([uuid]),
-                lambda uuid: self.change_row(uuid, 'cell2', host=None),
-                lambda uuid: self.change_row(uuid, 'cell2', host='unknown'),
-                lambda uuid: self.change_row(uuid, 'cell2', host='a1'),
-                lambda uuid: self.take(migrations.consumer(uuid), 'a2')):
-            uuid = self.running('cell2', 'b1')
-            self.map_to(uuid, 'cell1')
-            change(uuid)
-
-            report = self.audit(fix=True)
-
-            [found] = [each for each in report.remaining
-                       if each.kind == 'row-elsewhere']
-            self.assertEqual((uuid, None), (found.of, found.action))
-            self.assertEqual('cell1', self.mapped(uuid))
-            self.claims.release(migrations.consumers([uuid]))
-            self.write(self.cell('cell2'), instances.purge, [uuid])
-            self.unmap(uuid)
-
-    def test_server_of_an_unmapped_host_is_kept(self):
-        uuid = self.running('cell2', 'b1')
-        self.map_to(uuid, 'cell1')
-        table = api_models.host_mappings
-        self.write(self.database, lambda connection: connection.execute(
-            table.delete()))
-
-        self.assertKept(('S3', 'row-elsewhere', uuid, 'cell2'))
-
-    def test_mapping_is_not_repaired_while_a_cell_is_down(self):
-        uuid = self.running()
-        self.map_to(uuid, 'cell0')
-        self.take_down('cell2')
-
-        self.assertEqual([], self.audit(fix=True).repaired)
-
-        self.assertEqual('cell0', self.mapped(uuid))
-
-    def test_tombstone_is_as_good_as_a_row(self):
-        uuid = self.running()
-        self.write(self.cell('cell1'), instances.delete, uuid, samples.NOW)
-        self.claims.release([uuid])
-
-        self.assertClean()

@@ -36,19 +36,6 @@ class TestCapacity(base.TestCase):
 
         self.assertEqual([], self.found())
 
-    def test_overcommitted_host_is_found(self):
-        self.take(self.one, 6)
-        self.offer(self.one, 5)
-
-        self.assertEqual([('S1', 'over-capacity:VCPU', self.one)],
-                         self.found())
-
-    def test_wrong_counter_of_the_store_is_found(self):
-        self.take(self.one, 6)
-        self.store._used[self.one]['VCPU'] = 5
-
-        self.assertEqual([('S1', 'miscounted:VCPU', self.one)], self.found())
-
     def test_reserved_and_ratio_are_a_part_of_the_capacity(self):
         self.store.set_inventory(self.one, {'VCPU': claims_base.Inventory(
             4, reserved=1, allocation_ratio=2.0)})

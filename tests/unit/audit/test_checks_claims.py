@@ -3,10 +3,8 @@
 from oslo_serialization import jsonutils
 
 from cellsched.claims import base as claims_base
-from cellsched.db.api import instance_mappings
 from cellsched.db.cell import compute_nodes
 from cellsched.db.cell import server_moves
-from cellsched import exception
 from cellsched import migrations
 from cellsched import objects
 from cellsched.objects import child_providers
@@ -22,20 +20,6 @@ class TestClaims(base.TestCase):
         self.assertMends(('S4', 'claim-leaked', uuid, 'cell1'))
 
         self.assertEqual({}, self.claims.claims_of([uuid]))
-
-    def test_claim_of_an_error_without_a_host_goes(self):
-        for cell in 'cell0', 'cell1':
-            uuid = self.failed(cell)
-            self.take(uuid, 'a1')
-
-            self.assertMends(('S4', 'claim-leaked', uuid, cell))
-
-    def test_claim_of_a_shelved_server_goes(self):
-        uuid = self.running()
-        self.change_row(uuid, 'cell1', vm_state='shelved_offloaded',
-                        host=None, node=None)
-
-        self.assertMends(('S4', 'claim-leaked', uuid, 'cell1'))
 
     def test_claim_of_an_error_on_a_host_stays(self):
         uuid = self.running()
@@ -65,35 +49,6 @@ class TestClaims(base.TestCase):
             ('S4', 'unclaimed', uuid, 'cell1'), fix=True)
 
         self.assertEqual([], report.repaired)
-
-    def test_build_without_a_claim_is_reported_only(self):
-        uuid = self.building()
-        self.cast(uuid, 'cell1')
-
-        self.assertKept(('S4', 'unclaimed', uuid, 'cell1'))
-
-    def test_claim_of_a_retried_buried_server_stays(self):
-        uuid = self.accept()
-        self.decide(uuid, 'cell0')
-        self.put_row(uuid, 'cell0', vm_state='error', task_state=None)
-        self.take(uuid, 'a1')
-
-        self.assertClean()
-
-    def test_claim_of_a_deleted_server_in_a_down_cell_stays(self):
-        uuid = self.running()
-        self.write(self.database, instance_mappings.mark_deleted, [uuid],
-                   samples.NOW)
-        self.take_down('cell1')
-
-        self.assertFound(('S2', 'cell-unreachable',
-                          self.by_name['cell1'].uuid, 'cell1'), fix=True)
-
-    def test_build_between_hosts_needs_no_claim(self):
-        uuid = self.building(task_state=None)
-        self.cast(uuid, 'cell1')
-
-        self.assertClean()
 
     def test_server_without_resources_needs_no_claim(self):
         uuid = self.running()
@@ -127,22 +82,6 @@ class TestRightClaims(base.TestCase):
         self.hold(uuid, 'a2')
 
         self.assertMends(('S4', 'claim-elsewhere', uuid, 'cell1'))
-
-        self.assertHolds(uuid, 'a1')
-
-    def test_server_without_a_state_may_hold_any_claim(self):
-        uuid = self.running()
-        self.change_row(uuid, 'cell1', vm_state=None)
-        self.claims.release([uuid])
-        self.take(uuid, 'a2')
-
-        self.assertFound(('L1', 'build-stranded', uuid, 'cell1'))
-
-    def test_second_claim_goes(self):
-        uuid = self.running()
-        self.hold(uuid, 'a1', 'a2')
-
-        self.assertMends(('S4', 'claim-second', uuid, 'cell1'))
 
         self.assertHolds(uuid, 'a1')
 
@@ -182,20 +121,6 @@ class TestRightClaims(base.TestCase):
             self.held(uuid))
         self.assertEqual({}, self.held(migrations.consumer(uuid)))
 
-    def test_wrong_claims_of_request_groups_are_reported_only(self):
-        uuid = self.running()
-        self.give_child('a1')
-        spec = objects.RequestSpec(instance_uuid=uuid, flavor=samples.flavor(
-            extra_specs={'resources1:VGPU': '2'}))
-        self.spoil(uuid, 'request_specs',
-                   spec=jsonutils.dumps(spec.obj_to_primitive()))
-
-        self.assertKept(('S4', 'claim-amount', uuid, 'cell1'))
-
-        self.claims.release([uuid])
-        self.assertKept(('S4', 'unclaimed', uuid, 'cell1'))
-        self.assertEqual({}, self.held(uuid))
-
     def test_claim_of_another_amount_is_claimed_anew(self):
         self.offer('cell1', 'a1', 10)
         made = []
@@ -225,26 +150,6 @@ class TestRightClaims(base.TestCase):
         self.assertEqual({self.providers['a1']: {'VCPU': 1}},
                          self.held(uuid))
 
-    def test_new_claim_of_a_member_counts_for_its_group(self):
-        uuid, other = self.running(), samples.uuids(1)[0]
-        group = objects.InstanceGroup(
-            uuid=samples.uuids(1)[0], name='g', project_id='project',
-            user_id='user', policy='anti-affinity', rules={})
-        self.join(group, uuid)
-        spec = objects.RequestSpec(
-            instance_uuid=uuid, flavor=samples.flavor(),
-            instance_group=group)
-        self.spoil(uuid, 'request_specs',
-                   spec=jsonutils.dumps(spec.obj_to_primitive()))
-        self.hold(uuid, 'a2')
-
-        self.assertMends(('S4', 'claim-elsewhere', uuid, 'cell1'))
-
-        self.assertRaises(
-            exception.GroupPolicyViolated, self.claims.claim,
-            [claims_base.Claim(other, self.providers['a1'], base.SIZE,
-                               claims_base.membership(group, 'a1', other))])
-
     def test_server_of_unknown_size_is_kept(self):
         uuid = self.running()
         self.hold(uuid, 'a2')
@@ -267,15 +172,6 @@ class TestRightClaims(base.TestCase):
 
 class TestMoves(base.TestCase):
 
-    def test_claim_of_a_migration_in_progress_stays(self):
-        uuid = self.running()
-        self.change_row(uuid, 'cell1', task_state='resize_prep')
-        self.take(self.move(uuid), 'a2')
-
-        report = self.audit()
-
-        self.assertEqual(([], 0), (report.remaining, report.foreign))
-
     def test_claim_of_an_ended_migration_is_released(self):
         uuid = self.running()
         name = self.move(uuid, status=server_moves.ERROR)
@@ -284,10 +180,3 @@ class TestMoves(base.TestCase):
         self.assertMends(('S4', 'move-claim-leaked', uuid, 'cell1'))
 
         self.assertEqual({uuid}, {*self.claims.claims_of([uuid, name])})
-
-    def test_claim_to_move_a_deleted_server_goes(self):
-        uuid = self.deleted()
-        self.claims.release([uuid])
-        self.take(self.move(uuid, status=server_moves.DONE), 'a2')
-
-        self.assertMends(('S4', 'move-claim-leaked', uuid, 'cell1'))

@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
-from cellsched.audit import checks
 from cellsched.db.cell import instance_history
 from tests.unit.audit import base
-from tests.unit.audit import known
 from tests.unit.db import samples
 
 
@@ -28,32 +26,8 @@ class TestReasons(base.TestCase):
 
         self.assertMends(('S13', 'no-reason', uuid, 'cell2'))
 
-    def test_missing_action_of_a_buried_server_is_recorded(self):
-        uuid = self.failed(action=False)
-
-        self.assertMends(('S13', 'no-action', uuid, 'cell0'))
-
     def test_missing_action_and_fault_are_recorded(self):
         uuid = self.failed(action=False, fault=False)
 
         self.assertMends(('S13', 'no-action', uuid, 'cell0'),
                          ('S13', 'no-reason', uuid, 'cell0'))
-
-
-class TestCheck(base.base.base.TestCase):
-
-    def found(self, **fields):
-        return [each.kind for each in checks.check_faults(known.server(**{
-            'rows': {known.CELL: known.buried(reason=None)}, **fields}))]
-
-    def test_server_in_error_without_a_reason_is_found(self):
-        self.assertEqual(['no-reason'], self.found())
-
-    def test_deleted_or_rebuilt_server_needs_no_reason(self):
-        self.assertEqual([], self.found(requested=True))
-        for row in (known.buried(reason=None, deleted=True),
-                    known.buried(reason=None, task_state='rebuilding'),
-                    known.row()):
-            self.assertEqual([], self.found(rows={known.CELL: row}))
-        self.assertEqual([], self.found(rows={}))
-        self.assertEqual([], self.found(mapping=None))

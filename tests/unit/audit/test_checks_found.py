@@ -283,6 +283,7 @@ class TestReasons(TestCase):
     def test_running_and_pending_servers_have_no_finding(self):
         failed = known.row(vm_state='error')
         for fields in (
+                {'rows': {}},
                 {'rows': {CELL: known.row()}},
                 {'rows': {CELL: known.row(vm_state='error', deleted=True)}},
                 {'rows': {CELL: known.row(vm_state='error',

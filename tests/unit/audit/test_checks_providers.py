@@ -111,12 +111,6 @@ class TestProviders(base.TestCase):
                    samples.NOW)
         return pool
 
-    def test_provider_shared_by_an_aggregate_is_known(self):
-        pool = self.share(DISK_GB=100)
-        self.put(pool, DISK_GB=100)
-
-        self.assertEqual([], self.found())
-
     def test_wrong_shared_capacity_is_reported_with_figures(self):
         pool = self.share(DISK_GB=100, CUSTOM_X=3)
 
@@ -136,18 +130,6 @@ class TestProviders(base.TestCase):
                 for each in self.found()})
         self.assertEqual('cellsched provider set pool',
                          self.found()[0].advice)
-
-    def test_children_of_a_node_are_known(self):
-        [child] = samples.uuids(1)
-        self.put(child, VGPU=2)
-        self.assertEqual(['provider-unknown'],
-                         [each.kind for each in self.found()])
-
-        self.write(self.cell('cell1'), compute_nodes.save, '', 'a1',
-                   'node-a1', {'providers': child_providers.dump(
-                       [child_providers.Child(child, 'gpu')])}, samples.NOW)
-
-        self.assertEqual([], self.found())
 
 
 class TestHosts(base.TestCase):
