@@ -2,7 +2,6 @@
 
 from sqlalchemy import engine
 
-from cellsched.cells import maintenance
 from cellsched.cli import app
 from cellsched.db.api import build_requests
 from cellsched.db.api import cell_mappings
@@ -599,9 +598,6 @@ class TestHosts(ChangeCase):
         self.assertEqual(['b'], [
             row['Hostname'] for row in
             self.cell_v2('list_hosts', '-f', 'json').data])
-
-
-VERDICTS = maintenance.MappingVerdict
 
 
 class TestMapInstances(ChangeCase):

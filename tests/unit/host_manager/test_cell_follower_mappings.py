@@ -79,23 +79,6 @@ class TestHostMappings(MappingCase):
 
 class TestLoader(MappingCase):
 
-    def test_host_without_a_mapping_is_removed_by_a_refresh(self):
-        self.refresh()
-        self.unmap('a1')
-
-        self.refresh()
-
-        self.assertEqual(['a2', 'b1'], self.names())
-        self.assertIn('Host a1 of cell', self.logs.output)
-
-    def test_new_hosts_are_removed_with_their_mappings(self):
-        self.refresh()
-        self.unmap('a1', 'a2', 'b1')
-
-        self.refresh()
-
-        self.assertEqual([], self.names())
-
     def test_unmapped_host_is_absent_after_a_restart(self):
         self.refresh()
         self.unmap('a1')

@@ -7,7 +7,6 @@ import sqlalchemy as sa
 
 from cellsched.db.api import aggregates
 from cellsched.db.cell import compute_nodes
-from cellsched.db.cell import hosts
 from cellsched.db.cell import models
 from cellsched.db.cell import services
 from cellsched.hosts import columns
@@ -51,15 +50,6 @@ class TestCells(loading.LoaderTestCase):
         self.assertEqual(7680, self.value('a1', 'free_ram_mb'))
         self.assertEqual(90 * 1024, self.value('a1', 'free_disk_mb'))
 
-    def test_new_host_is_added(self):
-        self.refresh()
-        self.world.add_host('cell2', 'b2')
-
-        self.refresh()
-
-        self.assertEqual(['a1', 'b1', 'b2'], self.names())
-        self.assertEqual(8, self.value('b2', 'available:VCPU'))
-
     def test_changed_host_is_updated(self):
         self.refresh()
         self.disable('cell1', 'a1')
@@ -72,16 +62,6 @@ class TestCells(loading.LoaderTestCase):
         self.assertTrue(self.value('a1', 'service_disabled'))
         self.assertTrue(self.value('b1', 'forced_down'))
         self.assertEqual(5, self.value('b1', 'vcpus_total'))
-
-    def test_deleted_host_is_removed(self):
-        self.world.add_host('cell1', 'a2')
-        self.refresh()
-        with self.world.writer('cell1') as connection:
-            hosts.delete(connection, 'a1', samples.NOW)
-
-        self.refresh()
-
-        self.assertEqual(['a2', 'b1'], self.names())
 
     def test_host_without_reports_counts_from_its_creation(self):
         self.change('cell1', models.services, 'a1', last_seen_up=None)
@@ -104,17 +84,6 @@ class TestCells(loading.LoaderTestCase):
             self.value('a1', 'service_disabled'),
             self.value('a1', 'last_seen_up'),
             self.value('a1', 'cpu_allocation_ratio')))
-
-    def test_zone_comes_from_an_aggregate(self):
-        with self.world.database.writer() as connection:
-            aggregates.create(
-                connection, samples.uuids(1)[0], 'z', ['b1'],
-                {'availability_zone': 'east'}, samples.NOW)
-
-        self.refresh()
-
-        self.assertEqual(['nova', 'east'], [
-            self.value(host, 'availability_zone') for host in ('a1', 'b1')])
 
     def test_aggregates_are_followed(self):
         self.refresh()

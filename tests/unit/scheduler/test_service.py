@@ -7,7 +7,6 @@ from oslo_messaging.notify import _impl_test as recorded
 from cellsched import exception
 from cellsched import objects
 from cellsched.testing import builders
-from tests.unit.db import samples
 from tests.unit.scheduler import services
 
 
@@ -144,14 +143,6 @@ class TestBadInput(services.SchedulerTestCase):
         self.assertRefused(
             'spec_obj.flavor', spec_obj=objects.RequestSpec(id=1))
 
-    def test_flavor_must_have_its_sizes(self):
-        for name in ('vcpus', 'memory_mb', 'root_gb'):
-            fields = {'vcpus': 1, 'memory_mb': 1, 'root_gb': 1}
-            del fields[name]
-            self.assertRefused(
-                f'spec_obj.flavor.{name}', spec_obj=objects.RequestSpec(
-                    flavor=objects.Flavor(**fields)))
-
     def test_instances_must_be_uuids(self):
         good = self.uuids[0]
         for bad in (good, 'x', {}, {good: good}, 7, True, [7], [None],
@@ -159,16 +150,6 @@ class TestBadInput(services.SchedulerTestCase):
                     [good.upper()], [good.replace('-', '')],
                     [f'urn:uuid:{good}'], [f'{{{good}}}'], [good + '\n']):
             self.assertRefused('instance_uuids', instance_uuids=bad)
-
-    def test_number_of_instances_is_bounded(self):
-        for bad in ([], samples.uuids(services.INSTANCES_MAX + 1)):
-            self.assertRefused('instance_uuids', instance_uuids=bad)
-        self.assertEqual(services.INSTANCES_MAX, len(self.select(
-            instance_uuids=samples.uuids(services.INSTANCES_MAX))))
-
-    def test_instances_must_differ(self):
-        self.assertRefused('instance_uuids',
-                           instance_uuids=self.uuids[:1] * 2)
 
 
 class TestDemands(services.SchedulerTestCase):
@@ -223,9 +204,3 @@ class TestIgnoring(services.SchedulerTestCase):
 
         [(_, request, _, _)] = self.driver.asked
         self.assertEqual(['x'], request.hint('odd'))
-
-    def test_hint_with_an_underscore_is_refused(self):
-        for hint in ('_odd', '_nova_check_type'):
-            self.assertRaises(
-                exception.InvalidField, self.select,
-                builders.request(hints={hint: 'rebuild'}))

@@ -2,23 +2,10 @@
 """A test with the database of a cell."""
 
 from cellsched.testing import databases
-from tests.unit import base
+from tests.unit.db.api import base
 
 
 class TestCase(base.TestCase):
 
-    def setUp(self):
-        super().setUp()
-        self.database = self.make_database()
-
     def make_database(self):
         return self.useFixture(databases.CellDatabase()).database
-
-    def write(self, query, *args, **kwargs):
-        """Run a query in a transaction of its own."""
-        with self.database.writer() as connection:
-            return query(connection, *args, **kwargs)
-
-    def read(self, query, *args, **kwargs):
-        with self.database.reader() as connection:
-            return query(connection, *args, **kwargs)

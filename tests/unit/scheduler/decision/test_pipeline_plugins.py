@@ -50,13 +50,6 @@ class TestAsk(base.TestCase):
         self.assertEqual('Filter Filter failed.', error.format_message())
         self.assertEqual("'as told'", str(error.__cause__))
 
-    def test_failing_weigher_is_named(self):
-        error = self.assertRaises(
-            exception.PluginFailed, pipeline.PluginCalls().ask,
-            toys.Weigher([]), toys.fail)
-
-        self.assertEqual('Weigher Weigher failed.', str(error))
-
     def test_exit_of_a_plugin_is_a_failure(self):
         for left in SystemExit(1), BaseException('odd'):
             error = self.assertRaises(

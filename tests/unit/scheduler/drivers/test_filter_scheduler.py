@@ -238,18 +238,6 @@ class TestFilterScheduler(world.DriverTestCase):
         # Each attempt names the three hosts.
         self.assertEqual(2 * 3, len(claimed))
 
-    def test_plan_claims_no_resources(self):
-        driver = self.filtering(weight_classes='RAMWeigher')
-
-        places, decision = driver.plan(
-            hosts.CONTEXT, builders.request(), samples.uuids(1), 0)
-
-        self.assertEqual('big', places[0][0].service_host)
-        self.assertEqual('big', decision.picks[0].first.host)
-        self.assertEqual({}, self.world.claims.claims_of(samples.uuids(1)))
-        self.assertEqual([0] * 3, [
-            usage.consumers for usage in self.world.claims.usages().usages])
-
     def test_table_is_refreshed_all_the_time_and_decisions_are_written(self):
         self.assertEqual([decision_record.SPACING_S], [
             spacing for _, spacing in self.driver().periodic()])

@@ -282,19 +282,6 @@ class TestRebuilds(schedulers.PlacingTestCase):
 
         self.assertIn('hw_numa_nodes', str(error))
 
-    def test_decision_is_recorded(self):
-        self.place(uuids=self.uuids)
-        self.ask()
-        self.bad = 'a1'
-        self.assertRaises(exception.NoValidHost, self.ask)
-
-        found = [decision for _, _, decision in self.world.records[1:]]
-
-        self.assertEqual([None, True], [
-            each.reason and 'other images' in each.reason for each in found])
-        self.assertEqual([['Filter'], ['Filter']], [
-            [stage.by for stage in each.stages] for each in found])
-
     def test_rebuild_on_an_unknown_host_is_refused(self):
         self.loader.tell_instances('gone', self.uuids, False)
         self.world.claims.set_inventory(

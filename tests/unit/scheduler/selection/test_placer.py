@@ -400,24 +400,6 @@ class TestPlan(schedulers.PlacingTestCase):
 
 class TestRecord(schedulers.PlacingTestCase):
 
-    def test_decision_is_recorded(self):
-        uuids = samples.uuids(2)
-
-        self.place(uuids=uuids)
-
-        [(request, instances, decision)] = self.world.records
-        self.assertEqual((uuids, uuids, None), (
-            instances, [pick.instance for pick in decision.picks],
-            decision.reason))
-        self.assertEqual(4, request.flavor.vcpus)
-
-    def test_refusal_is_recorded_with_its_reason(self):
-        self.assertRaises(exception.NoValidHost, self.place, vcpus=5)
-
-        [(_, _, decision)] = self.world.records
-        self.assertIn('too small', decision.reason)
-        self.assertEqual([], decision.picks)
-
     def test_choice_refused_by_the_store_is_not_recorded(self):
         self.world.claims.refuses = [self.world.providers['a1']]
 

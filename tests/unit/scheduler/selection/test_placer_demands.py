@@ -50,13 +50,6 @@ class TestDemands(schedulers.PlacingTestCase):
 
         self.assertEqual([], self.world.claims.batches)
 
-    def test_refusal_is_recorded_with_its_reason(self):
-        error = self.refusal(extra_specs={'hw:numa_nodes': '2'})
-
-        [(_, _, decision)] = self.world.records
-        self.assertEqual(error.reason, decision.reason)
-        self.assertIn('hw:numa_nodes (a NUMA topology)', decision.reason)
-
     def test_demand_read_by_a_filter_is_decided_by_the_filter(self):
         reader = toys.Filter(lambda hosts: hosts['host'] != 'a1')
         reader.reads = frozenset({'flavor.extra_specs.hw:numa_*'})

@@ -112,23 +112,6 @@ class TestRecords(schedulers.PlacingTestCase):
         self.assertIn('is for other images', self.ask(
             uuids, exception.NoValidHost, **rebuild).reason)
 
-
-class TestPlanned(schedulers.PlacingTestCase):
-
-    def plan(self, count=1, **wishes):
-        wishes = {'vcpus': 4, 'memory_mb': 1, 'root_gb': 0, **wishes}
-        return self.placer.plan(
-            context.RequestContext(), builders.request(**wishes),
-            samples.uuids(count), 1)
-
-    def test_plan_with_an_unread_demand_has_the_reason(self):
-        self.loader.refresh(world.CONTEXT)
-
-        places, decision = self.plan(image={'hw_numa_nodes': 2})
-
-        self.assertEqual(([], 5), (places, decision.hosts))
-        self.assertIn('hw_numa_nodes', decision.reason)
-
     def test_slow_plugin_of_a_plan_is_logged(self):
         def late(hosts):
             self.world.clock.advance(2)
@@ -136,14 +119,8 @@ class TestPlanned(schedulers.PlacingTestCase):
         self.placer, self.loader = self.world.placer(
             filters=[toys.Filter(late)], slow_plugin_s=1)
 
-        self.plan()
+        self.placer.plan(
+            context.RequestContext(), builders.request(
+                vcpus=4, memory_mb=1, root_gb=0), self.uuids[:1], 1)
 
         self.assertIn('Filter Filter took 2.0 seconds', self.logs.output)
-
-    def test_plan_is_not_recorded(self):
-        self.plan()
-        self.plan(9)
-
-        self.assertEqual([], self.world.records)
-        self.assertEqual({name: (4, 0) for name in self.hosts},
-                         schedulers.taken(self.loader.table))
