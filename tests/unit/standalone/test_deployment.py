@@ -70,6 +70,14 @@ class TestDeployment(base.TestCase):
             self.assertTrue(conf.database.connection.endswith('c1.sqlite'))
         self.assertIsNone(world.conf('api').database.connection)
 
+    def test_service_has_the_options_of_its_plugins_only(self):
+        world = self.start()
+
+        self.assertIn('ram_weight_multiplier',
+                      world.conf('api').filter_scheduler)
+        self.assertNotIn('ram_weight_multiplier',
+                         world.agents['h1'].parts.conf.filter_scheduler)
+
     def test_zones_are_aggregates(self):
         world = self.start(
             [deployment.DeployedCell('c1', [
