@@ -113,7 +113,8 @@ class TestChanges(following.Tests, base.TestCase):
             'free_disk_gb': 90, 'disk_available_least': -3,
             'cpu_info': '{"arch": "x86_64"}', 'supported_instances': '[]',
             'stats': '{"io_workload": 1}', 'metrics': '[{"name": "cpu"}]',
-            'numa_topology': '{}', 'pci_stats': '{}', 'traits': '["HW_CPU_X86_AVX"]',
+            'numa_topology': '{}', 'pci_stats': '{}',
+            'traits': '["HW_CPU_X86_AVX"]',
             'host_ip': '192.0.2.7', 'providers': '[]'}
         uuid = self.write(
             compute_nodes.save, samples.uuids(1)[0], 'a', 'one',
