@@ -6,7 +6,6 @@ from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
-import datetime
 import logging
 from typing import Any
 import uuid
@@ -29,6 +28,7 @@ from cellsched.listing import server
 from cellsched import objects
 from cellsched.rpc import scheduler as scheduler_rpc
 from cellsched.standalone import deployment
+from cellsched.testing.clock import WrongClock
 from cellsched.wiring import services
 from tests.unit import base
 
@@ -49,8 +49,6 @@ CLOCK = clock.Clock()
 #: Otherwise a request may meet the report before.
 READ_EACH_TIME = {'refresh_interval': 0}
 
-_SECOND = datetime.timedelta(seconds=1)
-
 
 def paced(
     options: Mapping[str, Mapping[str, Any]]
@@ -67,28 +65,6 @@ def paced(
             ('cells', {'refresh_interval': 0}),
             ('conductor', {'recovery_interval': 3600,
                            'cast_check_interval': 3600}))}}
-
-
-class LateClock(clock.Clock):
-    """The clock of a process that runs later.
-
-    Databases that are opened with it live later too.
-    """
-
-    def __init__(self, late_s: float) -> None:
-        self._late_s = late_s
-
-    def now(self):
-        return super().now() + self._late_s * _SECOND
-
-    def timestamp(self):
-        return super().timestamp() + self._late_s
-
-    def steady(self):
-        return super().steady() + self._late_s
-
-    def monotonic(self):
-        return super().monotonic() + self._late_s
 
 
 class TestCase(base.TestCase):
@@ -305,7 +281,7 @@ class TestCase(base.TestCase):
             'scheduler': scheduler_rpc.SchedulerAPI(
                 mine.transports.get(), mine.database.timestamp),
             'compute': mine.compute, 'claims': mine.claims,
-            'quotas': mine.quotas, 'clock': LateClock(late_s),
+            'quotas': mine.quotas, 'clock': WrongClock(late_s),
             'host': 'other', 'limits': build_and_schedule.TaskLimits(60),
             **parts})
 
@@ -317,7 +293,7 @@ class TestCase(base.TestCase):
 
     def later(self, late_s: float, name: str = 'api') -> services.Components:
         """Return the parts of a process in a deployment that lives later."""
-        parts = services.Components(self.world.conf(name), LateClock(late_s))
+        parts = services.Components(self.world.conf(name), WrongClock(late_s))
         self.addCleanup(parts.close)
         return parts
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The base of stories of servers that move."""
 
-import fixtures
-from oslo_messaging.rpc import client
 import sqlalchemy as sa
 
 from cellsched.conductor import recovery
@@ -76,6 +74,13 @@ class TestCase(base.TestCase):
         self.world.api.services.set(
             base.ADMIN, host, services.COMPUTE, forced_down=down)
 
+    def lose_agent(self, host):
+        """Stop the agent of a host for good; return the agent."""
+        agent = self.world.agents[host]
+        self.world._services.remove(agent)
+        agent.stop()
+        return agent
+
     def strand(self, late_s=LATE_S):
         """End what is overdue at that time, in the first cell."""
         cell = self.world.cells[0]
@@ -84,17 +89,6 @@ class TestCase(base.TestCase):
             self.later(late_s, cell.name).cell_database,
             parts.compute.get(parts.transports.get()), parts.claims,
             'conductor', 600, 10 * LATE_S).run()
-
-    def twice(self):
-        """Deliver every message that nobody waits for twice from now on."""
-        cast = client._BaseCallContext.cast
-
-        def again(*args, **kwargs):
-            cast(*args, **kwargs)
-            cast(*args, **kwargs)
-
-        self.useFixture(fixtures.MonkeyPatch(
-            'oslo_messaging.rpc.client._BaseCallContext.cast', again))
 
     # What became of it.
 

@@ -58,33 +58,6 @@ class TestDeletion(base.TestCase):
             self.assertEqual('ACTIVE', found.status)
         self.assertClaimsMatch()
 
-    def test_server_is_deleted_during_a_failing_build(self):
-        uuid, events = self.building()
-        for host in ('a1', 'b1'):
-            self.driver(host).fail_builds(1)
-
-        self.delete(uuid)
-        for event in events:
-            event.set()
-
-        self.assertIsGone(uuid)
-
-    def test_active_server_is_deleted(self):
-        [found] = self.built()
-        self.assertEqual(
-            [found.uuid], self.driver(found.host).list_instances())
-
-        self.delete(found.uuid)
-
-        self.assertIsGone(found.uuid)
-
-    def test_server_in_cell0(self):
-        [found] = self.built(flavor='huge')
-
-        self.delete(found.uuid)
-
-        self.assertIsGone(found.uuid)
-
     def test_second_deletion_is_accepted(self):
         uuid, events = self.building()
         self.delete(uuid)

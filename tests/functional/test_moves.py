@@ -28,12 +28,6 @@ class TestMoves(moving.TestCase):
         self.assertEqual([('migrate', None)], self.actions(self.uuid))
         self.assertEqual([], self.faults(self.uuid))
 
-    def test_migrated_server_can_migrate_back(self):
-        for host in (self.other(self.host), self.host) * 2:
-            self.moves.migrate(base.ADMIN, self.uuid, host)
-
-            self.assertRests('active', host, self.uuid)
-
     def test_move_is_begun_although_a_connection_is_lost(self):
         _, cell = self.moves._reader.get(base.USER, self.uuid)
         database = self.moves._targets.database(cell)
@@ -44,15 +38,6 @@ class TestMoves(moving.TestCase):
 
             self.assertRests('active', self.host, self.uuid)
         self.assertEqual(2, len(self.statuses(self.uuid)))
-
-    def test_evacuated_server_is_on_the_other_host_of_its_cell(self):
-        self.down(self.host)
-
-        self.moves.evacuate(base.ADMIN, self.uuid)
-
-        self.assertRests('active', self.other(self.host), self.uuid)
-        self.soon(lambda: self.assertEqual(
-            ['done'], self.statuses(self.uuid)))
 
     def test_server_of_a_running_host_is_not_evacuated(self):
         error = self.assertRaises(
@@ -85,18 +70,6 @@ class TestMoves(moving.TestCase):
 
             self.assertRests('active', self.host, self.uuid)
             self.assertEqual(image, self.row(self.uuid).image_ref)
-
-    def test_shelved_server_has_no_claim_and_unshelves_in_its_cell(self):
-        self.moves.shelve(base.USER, self.uuid)
-
-        self.assertRests('shelved_offloaded', None, self.uuid)
-        self.assertEqual({}, self.holding(self.uuid))
-
-        self.moves.unshelve(base.USER, self.uuid)
-
-        row = self.rested(self.uuid)
-        self.assertIn(row.host, ('a1', 'a2'))
-        self.assertRests('active', row.host, self.uuid)
 
     def test_shelved_server_is_deleted(self):
         self.moves.shelve(base.USER, self.uuid)
@@ -137,27 +110,6 @@ class TestMoves(moving.TestCase):
                 kind, self.moves.migrate, base.ADMIN, self.uuid, host)
 
         self.assertRests('active', self.host, self.uuid)
-
-    def test_repeated_moves_run_once(self):
-        self.twice()
-        other = self.other(self.host)
-        self.moves.migrate(base.ADMIN, self.uuid)
-        self.assertRests('active', other, self.uuid)
-        self.moves.rebuild(base.USER, self.uuid, 'other')
-        self.assertRests('active', other, self.uuid)
-        self.moves.shelve(base.USER, self.uuid)
-        self.assertRests('shelved_offloaded', None, self.uuid)
-        self.moves.unshelve(base.USER, self.uuid)
-        host = self.rested(self.uuid).host
-        self.assertRests('active', host, self.uuid)
-        self.down(host)
-        self.moves.evacuate(base.ADMIN, self.uuid)
-        self.assertRests('active', self.other(host), self.uuid)
-
-        self.soon(lambda: self.assertEqual(
-            5 * ['done'], self.statuses(self.uuid)))
-        self.assertEqual(4, self.done.count('MoveDecide'))
-        self.assertEqual(4, self.done.count('MoveSpawn'))
 
 
 class TestAuditOfMoves(moving.TestCase):

@@ -66,38 +66,6 @@ class TestNetworks(base.TestCase):
             self.records(found.uuid))
         self.assertNetworksMatch()
 
-    def test_retried_bare_metal_build_gets_new_networks(self):
-        self.deploy(
-            host('a1', LARGE, fail_builds=1,
-                 deallocate_networks_on_reschedule=True),
-            host('a2', deallocate_networks_on_reschedule=True))
-
-        [found] = self.built()
-
-        self.assertEqual(('ACTIVE', 'a2'), (found.status, found.host))
-        self.assertEqual(
-            [('allocate', 'a1'), ('deallocate', None), ('allocate', 'a2')],
-            self.records(found.uuid))
-        self.assertNetworksMatch()
-
-    def test_failed_server_has_no_networks(self):
-        self.deploy(host('a1', LARGE, fail_builds=9),
-                    host('a2', fail_builds=9))
-
-        [found] = self.built()
-
-        self.assertEqual('ERROR', found.status)
-        self.assertEqual('allocate', self.records(found.uuid)[0][0])
-        self.assertNetworksMatch()
-
-    def test_server_of_an_aborted_build_has_no_ports(self):
-        self.deploy(host('a1', abort_builds=1))
-
-        [found] = self.built()
-
-        self.assertEqual('ERROR', found.status)
-        self.assertNetworksMatch()
-
     def test_server_deleted_during_its_build_has_no_networks(self):
         self.deploy(host('a1', fail_builds=1))
         go_on = self.driver('a1').hold_builds()
@@ -118,14 +86,4 @@ class TestNetworks(base.TestCase):
         self.delete(found.uuid)
         self.gone(found.uuid)
 
-        self.assertNetworksMatch()
-
-    def test_build_with_failed_networks_is_retried(self):
-        self.deploy(host('a1', LARGE), host('a2'))
-        self.world.agents['a1'].parts.network.fail('allocate', 1)
-
-        [found] = self.built()
-
-        self.assertEqual(('ACTIVE', 'a2', 2), (
-            found.status, found.host, found.attempts))
         self.assertNetworksMatch()

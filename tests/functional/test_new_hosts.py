@@ -38,15 +38,6 @@ class TestNewHosts(base.TestCase):
         self.assertEqual('cell2', self.cell_of('late'))
         self.assertClaimsMatch()
 
-    def test_host_is_found_though_the_table_is_young(self):
-        """Who finds no host reads again, however short ago it did."""
-        self.deploy({'cell1': []}, scheduler={'refresh_interval': 3600})
-        self.assertEqual('ERROR', self.built()[0].status)
-
-        self.world.start_host('cell1', deployment.DeployedHost('late'))
-
-        self.assertEqual('ACTIVE', self.built()[0].status)
-
     def test_discovery_maps_hosts_before_first_use(self):
         # Otherwise a scheduler maps them with its first reading.
         self.deploy({'cell1': ['a1'], 'cell2': ['b1', 'b2']}, scheduler={
@@ -126,24 +117,6 @@ class TestNewHosts(base.TestCase):
                     if 'report' in function.__name__]
         error = self.assertRaises(exception.HostNameTaken, report)
         self.assertEqual('a host of another cell', error.by)
-
-    def test_discovery_names_both_cells_and_maps_other_hosts(self):
-        self.deploy({'cell1': ['same'], 'cell2': ['b1']})
-        self.world.api.parts.discovery.discover()
-        self.world.start_host('cell2', deployment.DeployedHost('same'))
-        self.world.start_host('cell2', deployment.DeployedHost('b2'))
-
-        error = self.assertRaises(
-            exception.HostMappingExists,
-            self.world.api.parts.discovery.discover)
-
-        cells = self.cells()
-        self.assertEqual(
-            ('same', cells['cell2'].identity, cells['cell1'].identity),
-            (error.host, error.cell, error.mapped_cell))
-        self.assertIn('cell1', str(error))
-        self.assertIn('cell2', str(error))
-        self.assertEqual('cell2', self.cell_of('b2'))
 
     def test_agent_with_a_host_name_of_another_cell_is_refused(self):
         """So it is in a deployment of one cell, where it may."""

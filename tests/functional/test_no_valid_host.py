@@ -25,6 +25,7 @@ class TestNoValidHost(base.TestCase):
         for found in small, huge:
             self.assertBuried(found)
             self.assertNotIn('secret', found.reason)
+        self.assertIn('availability zone', small.reason)
 
     def test_servers_above_min_count_are_built_as_capacity_allows(self):
         self.deploy({'cell1': [deployment.DeployedHost('a1', vcpus=2)],

@@ -6,11 +6,8 @@ import sqlalchemy as sa
 from cellsched.db.cell import models
 from cellsched import exception
 from tests.functional import base
-from tests.unit import racing
 
 PROJECT = base.USER.project_id
-
-RACERS, ROOM = 6, 4
 
 
 class TestQuota(base.TestCase):
@@ -64,16 +61,6 @@ class TestQuota(base.TestCase):
         self.assertEqual((2, 0), self.used())
         self.assertEqual((2, 0), self.used('cores'))
 
-    def test_as_many_are_accepted_as_fit(self):
-        self.limit(cores=3)
-        self.built()
-
-        found = self.built(min_count=1, max_count=8)
-
-        self.assertEqual(['ACTIVE'] * 2, [each.status for each in found])
-        self.assertEqual((3, 0), self.used('cores'))
-        self.refused()
-
     def test_unscheduled_requests_count(self):
         self.limit(instances=3)
         api = self.unheard()
@@ -84,22 +71,6 @@ class TestQuota(base.TestCase):
         self.refused(min_count=2)
         self.delete(uuids[0])
         self.built(min_count=2)
-
-    def test_deleted_servers_free_quota_and_failed_servers_use_none(self):
-        self.limit(instances=2)
-        [buried] = self.built(flavor='huge')
-        first, second = self.built(min_count=2)
-        self.assertEqual('ERROR', buried.status)
-
-        self.refused()
-        self.delete(first.uuid)
-
-        self.assertEqual(['ACTIVE'], [each.status for each in self.built()])
-
-    def test_project_without_limits_gets_all_capacity(self):
-        self.limit(instances=-1, cores=-1, ram=-1)
-
-        self.assertEqual(12, self.fates(self.create(min_count=12))[0])
 
     def test_unreachable_cell_counts_in_full(self):
         self.limit(instances=6)
@@ -131,37 +102,6 @@ class TestQuota(base.TestCase):
         for found in others:
             self.assertBuried(found)
         self.assertEqual((3, 0), self.used())
-        self.assertClaimsMatch()
-
-    def test_batch_below_its_minimum_is_buried_whole(self):
-        uuids = self.unheard().servers.create(
-            base.USER, 'all', 'small', min_count=4)
-        self.limit(instances=3)
-
-        self.task().run(base.USER, uuids)
-
-        active, others = self.fates(uuids)
-        self.assertEqual(0, active)
-        self.assertEqual({
-            'Quota exceeded for instances: requested 4, but already used 0 '
-            'of 3 instances'}, {found.reason for found in others})
-        self.assertEqual((0, 0), self.used())
-
-    def test_exactly_as_many_racers_are_built_as_fit(self):
-        api = self.unheard()
-        uuids = [api.servers.create(base.USER, f'server{each}', 'small')[0]
-                 for each in range(RACERS)]
-        self.limit(instances=ROOM)
-
-        self.assertEqual([None] * RACERS, racing.race(*[
-            lambda uuid=uuid: self.task().run(base.USER, [uuid])
-            for uuid in uuids]))
-
-        active, others = self.fates(uuids)
-        self.assertEqual((ROOM, RACERS - ROOM), (active, len(others)))
-        for found in others:
-            self.assertBuried(found)
-        self.assertEqual((ROOM, 0), self.used())
         self.assertClaimsMatch()
 
 

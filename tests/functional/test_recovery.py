@@ -1,20 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recovery of lost, repeated and interrupted builds."""
+"""Recovery of lost and interrupted builds."""
 
 import sqlalchemy as sa
 
 from cellsched.conductor.tasks import build_and_schedule
 from cellsched.conductor.tasks import saga as tasks
-from cellsched.db.cell import models
 from cellsched import exception
-from cellsched.rpc import client
-from cellsched.rpc import compute
-from cellsched.rpc import conductor
 from tests.functional import base
-from tests.unit import racing
 
 #: By then every lease has run out.
 LATE_S = 3600
+
+#: The hosts of each cell.
+HOSTS = {'cell1': ['a1', 'a2'], 'cell2': ['b1', 'b2']}
 
 
 class Death(BaseException):
@@ -54,7 +52,7 @@ class RecoveryTestCase(base.TestCase):
 
     def setUp(self):
         super().setUp()
-        self.deploy({'cell1': ['a1', 'a2'], 'cell2': ['b1', 'b2']})
+        self.deploy(HOSTS)
 
     def accept(self, **wishes):
         """Create servers that no conductor hears of."""
@@ -97,23 +95,14 @@ class TestRecoverer(RecoveryTestCase):
         self.recover(61)
         self.assertBuilt(uuid)
 
-    def test_build_is_taken_up_wherever_its_conductor_died(self):
-        for number, step in enumerate(['lease', *STEPS[:-1]]):
-            [uuid] = self.accept()
-            self.assertRaises(
-                Death, self.task(dying_after(number)).run, base.USER, [uuid])
-            self.assertTrue(self.requested(uuid), step)
-            self.assertEqual('BUILD', self.get(uuid).status, step)
-
-            self.recover(LATE_S)
-
-            self.assertBuilt(uuid)
-
     def test_batch_is_taken_up_wherever_its_conductor_died(self):
-        for number, step in enumerate(STEPS[:-1], 1):
+        for number, step in enumerate(['lease', *STEPS[:-1]]):
             uuids = self.accept(min_count=3)
             self.assertRaises(
                 Death, self.task(dying_after(number)).run, base.USER, uuids)
+            for uuid in uuids:
+                self.assertTrue(self.requested(uuid), step)
+                self.assertEqual('BUILD', self.get(uuid).status, step)
 
             self.recover(LATE_S)
 
@@ -158,55 +147,32 @@ class TestRecoverer(RecoveryTestCase):
         self.assertIn(broken, self.logs.output)
 
 
-class TestRepeats(RecoveryTestCase):
+class TestSecondConductor(RecoveryTestCase):
+    """The lease of the first conductor has expired, and the process runs."""
 
-    def test_repeated_message_changes_no_server(self):
-        [found] = self.built()
-        [lost] = self.built(flavor='huge')
-        before = self.rows(found.uuid)
-        claims = self.held(found.uuid)
+    def build(self, steps_done, uuid, meanwhile):
+        """Build a server, and call a function after a number of steps."""
+        class Waiting(tasks.Step):
 
-        for _ in range(3):
-            self.task(late_s=LATE_S).run(base.USER, [found.uuid, lost.uuid])
+            def do(self, builds):
+                meanwhile(*builds)
 
-        self.assertEqual(before, self.rows(found.uuid))
-        self.assertEqual(claims, self.held(found.uuid))
-        self.assertIsIn(found.cell, found.uuid)
-        self.assertIsIn('cell0', lost.uuid)
-        self.assertEqual([found.uuid], self.running())
-        self.assertClaimsMatch()
+        class WaitingTask(build_and_schedule.BuildAndSchedule):
 
-    def test_simultaneous_messages_build_once(self):
-        uuids = self.accept(min_count=4)
-        transport = self.world.api.parts.transports.get()
+            def _make_steps(self):
+                steps = super()._make_steps()
+                first = before(steps, steps_done)
+                return [*first, Waiting(), *steps[len(first):]]
 
-        racing.race(*[
-            lambda: conductor.ConductorAPI(transport).build_and_schedule(
-                base.USER, uuids)
-            for _ in range(5)])
-
-        self.assertBuilt(*uuids)
-        self.assertEqual(sorted(uuids), self.running())
+        self.task(WaitingTask).run(base.USER, [uuid])
 
     def test_second_conductor_finishes_a_started_build(self):
-        """The first one's lease has run out, but it is not dead."""
         for steps_done in range(len(STEPS)):
             [uuid] = self.accept()
             second = self.task(late_s=LATE_S)
 
-            class Slow(tasks.Step):
-
-                def do(self, builds):
-                    second.run(base.USER, [uuid])
-
-            class SlowTask(build_and_schedule.BuildAndSchedule):
-
-                def _make_steps(self):
-                    steps = super()._make_steps()
-                    first = before(steps, steps_done)
-                    return [*first, Slow(), *steps[len(first):]]
-
-            self.task(SlowTask).run(base.USER, [uuid])
+            self.build(steps_done, uuid,
+                       lambda build: second.run(base.USER, [uuid]))
 
             self.assertBuilt(uuid)
 
@@ -216,40 +182,25 @@ class TestRepeats(RecoveryTestCase):
             [uuid] = self.accept()
             second = self.task(late_s=LATE_S)
 
-            class Slow(tasks.Step):
+            def lose_capacity(build):
+                # The capacity that the first conductor has found is lost.
+                claims.release([uuid])
+                nodes = ([build.selections[0].compute_node_uuid]
+                         if build.selections else [])
+                if build.cell:
+                    cell = build.cell.name
+                    nodes = [self.provider(cell, host) for host in HOSTS[cell]]
+                for node in nodes:
+                    used = {each.provider: each for each
+                            in claims.usages().usages}[node]
+                    claims.claim([base.claims_base.Claim(
+                        f'blocker-{node[:8]}', node, {
+                            'VCPU': used.capacity['VCPU']
+                            - used.used.get('VCPU', 0)})])
+                second.run(base.USER, [uuid])
+                claims.release([f'blocker-{node[:8]}' for node in nodes])
 
-                def do(self, builds):
-                    # The room that the first one has found is lost.
-                    claims.release([uuid])
-                    [build] = builds
-                    hosts = ([build.selections[0].compute_node_uuid]
-                             if build.selections else [])
-                    if build.cell:
-                        hosts = [
-                            node for host in ('1', '2') for node in [
-                                self.case.provider_of(
-                                    {'cell1': 'a', 'cell2': 'b'}[
-                                        build.cell.name] + host)]]
-                    for node in hosts:
-                        used = {each.provider: each for each
-                                in claims.usages().usages}[node]
-                        claims.claim([base.claims_base.Claim(
-                            f'blocker-{node[:8]}', node, {
-                                'VCPU': used.capacity['VCPU']
-                                - used.used.get('VCPU', 0)})])
-                    second.run(base.USER, [uuid])
-                    claims.release([f'blocker-{node[:8]}' for node in hosts])
-
-            Slow.case = self
-
-            class SlowTask(build_and_schedule.BuildAndSchedule):
-
-                def _make_steps(self):
-                    steps = super()._make_steps()
-                    first = before(steps, steps_done)
-                    return [*first, Slow(), *steps[len(first):]]
-
-            self.task(SlowTask).run(base.USER, [uuid])
+            self.build(steps_done, uuid, lose_capacity)
 
             self.assertBuilt(uuid)
 
@@ -258,90 +209,12 @@ class TestRepeats(RecoveryTestCase):
             [uuid] = self.accept()
             second = self.task(late_s=LATE_S)
 
-            class Failing(tasks.Step):
+            def fail(build):
+                second.run(base.USER, [uuid])
+                raise exception.ClaimConflict(consumer='x')
 
-                def do(self, builds):
-                    second.run(base.USER, [uuid])
-                    raise exception.ClaimConflict(consumer='x')
-
-            class FailingTask(build_and_schedule.BuildAndSchedule):
-
-                def _make_steps(self):
-                    return [*before(super()._make_steps(), steps_done),
-                            Failing()]
-
-            self.task(FailingTask).run(base.USER, [uuid])
+            self.build(steps_done, uuid, fail)
 
             self.assertBuilt(uuid)
             self.recover(LATE_S * 2)
             self.assertBuilt(uuid)
-
-    def test_repeated_build_message_changes_no_server(self):
-        [found] = self.built()
-        before = self.rows(found.uuid)
-
-        self.send_build(found.cell, found.host, found.uuid, tried=1)
-
-        self.assertEqual(before, self.rows(found.uuid))
-        self.assertBuilt(found.uuid)
-
-    def test_build_message_of_an_earlier_attempt_is_ignored(self):
-        [uuid] = self.accept()
-        self.assertRaises(Death, self.task(dying_after(len(STEPS))).run,
-                          base.USER, [uuid])
-        cell = self.mapped(uuid)
-        [first] = [host for host in self.world.agents if self.provider_of(
-            host) == self.held(uuid)[0].provider]
-        [other] = [host for host in self.world.agents
-                   if host[0] == first[0] and host != first]
-        # It failed on the first host and is on its way to the other.
-        database = self.world.api.parts.targets.database(self.cells()[cell])
-        with database.writer() as connection:
-            connection.execute(sa.update(models.instances).values(
-                build_attempts=2))
-        claims = self.world.api.parts.claims
-        claims.release([uuid])
-        claims.claim([base.claims_base.Claim(
-            uuid, self.provider_of(other), base.SMALL)])
-
-        self.send_build(cell, first, uuid, tried=1)
-        self.assertEqual([], self.running())
-        self.send_build(cell, other, uuid, tried=2)
-
-        [found] = self.settled([uuid])
-        self.assertEqual(('ACTIVE', other, 2), (
-            found.status, found.host, found.attempts))
-        self.assertClaimsMatch()
-
-    def test_repeated_deletion_message_changes_no_server(self):
-        [found] = self.built()
-        instance = base.objects.Instance(uuid=found.uuid)
-        self.delete(found.uuid)
-        self.gone(found.uuid)
-
-        self.agents(found.cell).call(
-            base.USER, 'terminate_instance', None, found.host,
-            instance=instance)
-
-        self.assertLeftNothing(found.uuid)
-        self.assertClaimsMatch()
-
-    def provider_of(self, host):
-        return self.provider({'a': 'cell1', 'b': 'cell2'}[host[0]], host)
-
-    def agents(self, cell):
-        """Return a client that can wait until an agent is done."""
-        transports = self.world.api.parts.transports
-        return client.Client(
-            transports.get(self.cells()[cell].transport_url), compute.TOPIC,
-            compute.VERSION)
-
-    def send_build(self, cell, host, uuid, tried):
-        """Tell a host to build, and wait until it has done so."""
-        self.agents(cell).call(
-            base.USER, 'build_and_run_instance', None, host,
-            instance=base.objects.Instance(uuid=uuid),
-            request_spec=base.objects.RequestSpec(instance_uuid=uuid),
-            filter_properties={'retry': {
-                'num_attempts': tried, 'hosts': [[host, host]]}},
-            node=host, limits={}, host_list=[])

@@ -27,19 +27,6 @@ class TestOrder(repeating.TestCase):
             self.assertDelivered(times)
             self.assertNotIn('Begin', self.done)
 
-    def test_deletion_delivered_during_the_build_removes_the_server(self):
-        for times in self.each_time():
-            held = self.hold('a1')
-            [uuid] = self.create()
-            self.until(lambda: 'GiveNetworks' in self.done, 'it is built')
-            self.delete(uuid)
-
-            held.set()
-
-            self.is_gone(uuid)
-            self.assertEqual(1, self.post.count()[repeating.TERMINATE])
-            self.assertDelivered(times)
-
     def test_deletion_delivered_after_a_failed_build_removes_the_server(self):
         for times in self.each_time():
             self.driver('a1').fail_builds(1)

@@ -10,6 +10,7 @@ from cellsched.cli import app
 from cellsched import context
 from cellsched import exception
 from cellsched.standalone import deployment
+from cellsched.testing.clock import WrongClock
 from cellsched.wiring import services
 from tests.functional import base
 
@@ -95,7 +96,7 @@ class TestRestore(base.TestCase):
                        for host in cell.hosts]
         self.run_service(services.scheduler(conf))
         self.run_service(services.conductor(
-            conf, services.Components(conf, base.LateClock(conductor_late_s))))
+            conf, services.Components(conf, WrongClock(conductor_late_s))))
         api = services.api(conf)
         self.addCleanup(api.close)
         # The agents end first.

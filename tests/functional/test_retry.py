@@ -4,10 +4,8 @@
 import sqlalchemy as sa
 
 from cellsched.db.cell import models
-from cellsched import exception
 from cellsched.standalone import deployment
 from tests.functional import base
-from tests.unit import racing
 
 #: What is done for a server that is tried again, in turn.
 RETRYING = ('Accept', 'Tell', 'Lease', 'RemoveFromCell0', 'Select', 'Schedule',
@@ -94,31 +92,6 @@ class TestRetry(RetryCase):
             self.assertEqual(
                 {uuid: 1}, self.in_cell0(table, table.c.instance_uuid))
 
-    def test_retry_outside_of_cell0_is_refused_with_the_state(self):
-        [found] = self.built()
-        [waiting] = self.unheard().servers.create(
-            base.USER, 'server', 'small')
-
-        error = self.assertRaises(
-            exception.InstanceInvalidState, self.retry, found.uuid)
-        self.assertIn(f'ACTIVE in {found.cell}', str(error))
-        error = self.assertRaises(
-            exception.InstanceInvalidState, self.retry, waiting)
-        self.assertIn('BUILD', str(error))
-        self.delete(waiting)
-        self.assertRaises(
-            exception.InstanceNotFound, self.retry, waiting)
-
-    def test_simultaneous_retries_build_once(self):
-        uuid = self.buried()
-        self.make_room()
-
-        outcomes = racing.race(*[lambda: self.retry(uuid)] * 4)
-
-        self.assertEqual(1, outcomes.count(None), outcomes)
-        self.assertEqual('ACTIVE', self.settled([uuid])[0].status)
-        self.assertIsIn('cell2', uuid)
-
     def test_retry_unknown_to_conductors_is_listed_once_and_recovered(self):
         uuid = self.buried()
         self.make_room()
@@ -153,18 +126,6 @@ class TestTrouble(RetryCase):
         self.assertEqual([], self.listed())
         self.assertClaimsMatch()
 
-    def test_deletion_racing_with_a_retry_wins(self):
-        buried = [self.buried() for _ in range(6)]
-        self.make_room()
-
-        for uuid in buried:
-            racing.race(lambda uuid=uuid: self.retry(uuid),
-                        lambda uuid=uuid: self.delete(uuid))
-            self.gone(uuid)
-            self.assertLeftNothing(uuid)
-        self.assertEqual([], self.listed())
-        self.assertClaimsMatch()
-
     def test_retry_waits_for_cell0_with_a_reason(self):
         """The server would be in two cells otherwise."""
         uuid = self.buried()
@@ -183,27 +144,3 @@ class TestTrouble(RetryCase):
         [found] = self.settled([uuid])
         self.assertEqual(('ACTIVE', ''), (found.status, found.reason))
         self.assertIsIn('cell2', uuid)
-
-
-class TestCell0Down(RetryCase):
-
-    def test_build_without_a_record_in_cell0_has_a_reason(self):
-        [uuid] = self.unheard().servers.create(base.USER, 'server', 'huge')
-        self.take_down('cell0')
-
-        for late_s in 120, 240:
-            self.recover(late_s)
-
-            found = self.get(uuid)
-            self.assertEqual('BUILD', found.status)
-            self.assertIn('too small in memory', found.reason)
-            self.assertIn('cell0, which cannot be written now', found.reason)
-            self.assertEqual([found], self.world.api.servers.list(
-                base.USER).servers)
-
-        self.bring_back('cell0')
-        self.recover(360)
-        [found] = self.settled([uuid])
-        self.assertEqual('ERROR', found.status)
-        self.assertNotIn('cannot be written', found.reason)
-        self.assertIsIn('cell0', uuid)

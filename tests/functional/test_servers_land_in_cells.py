@@ -85,14 +85,6 @@ class TestLanding(base.TestCase):
                 each.status, each.cell, each.availability_zone))
         self.assertEqual('a1', default.host)
 
-    def test_unknown_zone_is_a_reason(self):
-        self.deploy({'cell1': ['a1']})
-
-        [found] = self.built(availability_zone='moon')
-
-        self.assertEqual(('ERROR', 'cell0'), (found.status, found.cell))
-        self.assertIn('availability zone', found.reason)
-
     def test_different_host_keeps_servers_apart(self):
         self.deploy(
             {'cell1': ['a1'], 'cell2': ['b1']},
@@ -105,14 +97,6 @@ class TestLanding(base.TestCase):
 
         self.assertEqual({'a1', 'b1'}, {first.host, second.host})
         self.assertEqual(('ERROR', 'cell0'), (third.status, third.cell))
-
-    def test_unread_hint_is_refused(self):
-        self.deploy({'cell1': ['a1']})
-
-        self.assertRaisesRegex(
-            exception.InvalidField, 'hints', self.create,
-            hints={'different_host': ['x']})
-        self.assertEqual([], self.listed())
 
     def test_hosts_are_filled_to_the_last_place_and_no_further(self):
         self.deploy({'cell1': [deployment.DeployedHost('a1', vcpus=2)],

@@ -79,19 +79,6 @@ class TestTaskNotifications(base.TestCase):
         self.assertEqual('NoValidHost', failure['exception'])
         self.assertIn('Traceback', failure['traceback'])
 
-    def test_each_failed_server_sends_a_notification(self):
-        self.deploy({'cell1': ['a1']}, **TOLD)
-
-        found = self.built(flavor='huge', min_count=3, max_count=3)
-
-        for event, name in ((LEGACY, 'instance_id'), (VERSIONED, None)):
-            told = [each['payload'] for each in self.sent(event)]
-            self.assertCountEqual(
-                [each.uuid for each in found],
-                [each[name] if name
-                 else each['nova_object.data']['instance_uuid']
-                 for each in told])
-
     def test_cell_notifies_of_a_build_without_alternates(self):
         self.deploy({'cell1': [host('a1', LARGE, fail_builds=9),
                                host('a2', fail_builds=9)]}, **TOLD)
@@ -102,22 +89,6 @@ class TestTaskNotifications(base.TestCase):
         failure = self.assertNotifiedOnce(
             found.uuid, 'conductor-cell1', 'Exhausted all hosts')
         self.assertEqual('MaxRetriesExceeded', failure['exception'])
-
-    def test_new_server_sends_a_notification_if_configured(self):
-        self.deploy({'cell1': ['a1']}, **{
-            **TOLD, 'notifications': {
-                'notification_format': 'versioned',
-                'notify_on_state_change': 'vm_state'}})
-
-        [found] = self.built()
-
-        [told] = self.sent('instance.update')
-        data = told['payload']['nova_object.data']
-        self.assertEqual(found.uuid, data['uuid'])
-        self.assertEqual(
-            {'old_state': None, 'state': 'building', 'old_task_state': None,
-             'new_task_state': 'scheduling'},
-            data['state_update']['nova_object.data'])
 
     def test_successful_build_sends_no_notification(self):
         self.deploy({'cell1': ['a1']}, **TOLD)

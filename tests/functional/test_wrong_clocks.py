@@ -123,7 +123,7 @@ class TestWrongClocks(base.TestCase):
             self.assertEqual(
                 {host.name for host in cell.hosts},
                 self.up(cell.name, Clock()))
-            later = base.LateClock(61)
+            later = clock.WrongClock(61)
             self.assertEqual(set(), self.up(cell.name, later))
 
     def up(self, cell, time):

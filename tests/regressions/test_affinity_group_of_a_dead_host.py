@@ -54,10 +54,7 @@ class TestGroups(moving.TestCase):
     def test_group_is_evacuated_from_a_host_without_a_service(self):
         _, uuids = self.members('affinity', 2)
         host = self.host(uuids[0])
-        agent = self.world.agents[host]
-        self.world._services.remove(agent)
-        agent.stop()
-        database = agent.parts.cell_database
+        database = self.lose_agent(host).parts.cell_database
         self.age(database, host)
         with database.writer() as connection:
             connection.execute(
@@ -137,11 +134,8 @@ class TestGroups(moving.TestCase):
 
     def test_silent_host_binds_new_members(self):
         group, uuids = self.members('affinity', 2)
-        parts = self.world.agents[self.host(uuids[0])].parts
-        agent = self.world.agents[self.host(uuids[0])]
-        self.world._services.remove(agent)
-        agent.stop()
-        self.age(parts.cell_database, self.host(uuids[0]))
+        host = self.host(uuids[0])
+        self.age(self.lose_agent(host).parts.cell_database, host)
 
         [new] = self.built(hints={'group': [group.uuid]})
 

@@ -24,15 +24,22 @@ class TestDeletion(moving.TestCase):
 
     def die(self, host):
         """Stop the agent of a host for good; its guests stay."""
-        agent = self.world.agents[host]
-        self.world._services.remove(agent)
-        agent.stop()
+        self.lose_agent(host)
         self.down(host)
 
     def server_of_a_dead_host(self):
         uuid = self.active()
         host = self.row(uuid).host
         self.die(host)
+        return uuid, host
+
+    def deleted_on_a_stopped_host(self):
+        """Delete a server whose agent is stopped; return server and host."""
+        uuid = self.active()
+        host = self.row(uuid).host
+        self.lose_agent(host)
+        self.delete(uuid)
+        self.assertEqual('deleting', self.row(uuid).task_state)
         return uuid, host
 
     def assertIsGone(self, uuid):
@@ -127,15 +134,10 @@ class TestDeletion(moving.TestCase):
         self.assertIsGone(uuid)
 
     def test_server_deleted_before_its_host_died_is_deleted(self):
-        uuid = self.active()
-        host = self.row(uuid).host
-        agent = self.world.agents[host]
-        self.world._services.remove(agent)
-        agent.stop()
-        self.delete(uuid)
-        self.assertEqual('deleting', self.row(uuid).task_state)
+        uuid, host = self.deleted_on_a_stopped_host()
         deletions = recovery.StrandedDeletions(
-            agent.parts.cell_database, self.world.api.parts.claims, 60)
+            self.world.agents[host].parts.cell_database,
+            self.world.api.parts.claims, 60)
         deletions.run()
         self.assertEqual('deleting', self.row(uuid).task_state)
 
@@ -146,12 +148,7 @@ class TestDeletion(moving.TestCase):
         self.assertHostIsDeletable(host)
 
     def test_deletion_of_a_service_completes_deletions(self):
-        uuid = self.active()
-        host = self.row(uuid).host
-        agent = self.world.agents[host]
-        self.world._services.remove(agent)
-        agent.stop()
-        self.delete(uuid)
+        uuid, host = self.deleted_on_a_stopped_host()
 
         self.down(host)
 
@@ -208,12 +205,7 @@ class TestDeletion(moving.TestCase):
         self.assertIsGone(uuid)
 
     def test_evacuation_of_a_host_completes_deletions(self):
-        uuid = self.active()
-        host = self.row(uuid).host
-        agent = self.world.agents[host]
-        self.world._services.remove(agent)
-        agent.stop()
-        self.delete(uuid)
+        uuid, host = self.deleted_on_a_stopped_host()
         self.down(host)
 
         self.assertEqual([], self.world.api.host_drain.evacuate(
@@ -222,15 +214,8 @@ class TestDeletion(moving.TestCase):
         self.assertIsGone(uuid)
 
     def test_server_on_a_running_host_is_deleted_by_its_agent(self):
-        uuid = self.active()
-        host = self.row(uuid).host
-        agent = self.world.agents[host]
-        self.world._services.remove(agent)
-        agent.stop()
+        _, host = self.deleted_on_a_stopped_host()
 
-        self.delete(uuid)
-
-        self.assertEqual('deleting', self.row(uuid).task_state)
         [service] = self.world.api.services.list(
             base.ADMIN, host=host).services
         self.assertRaises(

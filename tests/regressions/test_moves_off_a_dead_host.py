@@ -23,11 +23,6 @@ class TestCase(moving.TestCase):
         self.uuid = self.active()
         self.host = self.row(self.uuid).host
 
-    def stop_agent(self, host=None):
-        agent = self.world.agents[host or self.host]
-        self.world._services.remove(agent)
-        agent.stop()
-
     def write(self, *statements):
         database = self.world.agents['a1'].parts.cell_database
         with database.writer() as connection:
@@ -46,7 +41,7 @@ class TestMigration(TestCase):
 
     def setUp(self):
         super().setUp()
-        self.stop_agent()
+        self.lose_agent(self.host)
         self.down(self.host)
 
     def test_migration_off_a_dead_host_is_refused(self):
@@ -78,7 +73,7 @@ class TestMigration(TestCase):
 class TestDrain(TestCase):
 
     def test_server_of_a_recently_stopped_host_is_not_moved_yet(self):
-        self.stop_agent()
+        self.lose_agent(self.host)
 
         drain = self.world.api.host_drain.drain
         for _ in range(2):
@@ -92,7 +87,7 @@ class TestDrain(TestCase):
         self.assertEqual(2, len(self.running(self.uuid)))
 
     def test_drain_ends_when_the_host_is_forced_down(self):
-        self.stop_agent()
+        self.lose_agent(self.host)
 
         [departure] = self.world.api.host_drain.drain(
             base.ADMIN, self.host, rebuild=True,
@@ -105,7 +100,7 @@ class TestDrain(TestCase):
 class TestEvacuation(TestCase):
 
     def check(self, ask):
-        self.stop_agent()
+        self.lose_agent(self.host)
         ask(base.ADMIN, self.uuid)
         self.down(self.host)
 
@@ -124,7 +119,7 @@ class TestEvacuation(TestCase):
 
     def test_migration_to_a_dead_host_is_ended(self):
         other = self.other(self.host)
-        self.at['MoveDecide'] = lambda: self.stop_agent(other)
+        self.at['MoveDecide'] = lambda: self.lose_agent(other)
         self.moves.migrate(base.ADMIN, self.uuid)
         self.until(lambda: self.statuses(self.uuid) == ['migrating'],
                    'the message is sent')
@@ -144,7 +139,7 @@ class TestEvacuation(TestCase):
     def test_move_to_a_dead_destination_is_replaced(self):
         """Of a server whose own host is up, and of a shelved server."""
         other = self.other(self.host)
-        self.stop_agent(other)
+        self.lose_agent(other)
         self.moves.migrate(base.ADMIN, self.uuid)
         self.until(lambda: self.statuses(self.uuid) == ['migrating'],
                    'the message is sent')
@@ -261,7 +256,7 @@ class TestTable(TestCase):
 
     def test_each_operation_in_each_state_of_host_and_task(self):
         for host in 'a1', 'a2':
-            self.stop_agent(host)
+            self.lose_agent(host)
         api = self.unheard()
         moves = api.moves
         operations = {
