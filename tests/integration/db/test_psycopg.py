@@ -16,6 +16,7 @@ from tests.integration.db import test_guarded_statements
 from tests.integration.db import test_queries
 from tests.integration import servers
 from tests import profile
+from tests.unit.db.api import test_instance_mappings
 
 
 second_driver = profile.full_only(
@@ -55,7 +56,9 @@ class TestInList(ByPsycopg, test_queries.TestInList):
 
 
 @second_driver
-class TestInstanceMappings(ByPsycopg, test_queries.TestInstanceMappings):
+class TestInstanceMappings(
+        ByPsycopg, base.APITestCase,
+        test_instance_mappings.TestInstanceMappings):
     pass
 
 

@@ -28,6 +28,49 @@ from tests.unit.db.cell import test_on_host
 from tests.unit.db.cell import test_services
 from tests.unit.db import test_statements
 
+#: Unit tests that run here too, by the schema of their database.
+API_TESTS = (
+    test_statements.TestDeleteCounted, test_aggregates.TestAggregates,
+    test_aggregates.TestChanges, test_build_requests.TestBuildRequests,
+    test_build_requests.TestLease, test_leases.TestBatches,
+    test_leases.TestOverdue, test_leases.TestClaim, test_leases.TestExtend,
+    test_build_requests.TestRevise, test_build_requests.TestKept,
+    test_cell_mappings.TestCellMappings, test_cell_mappings.TestCreateApart,
+    test_decisions.TestDecisions, test_flavors.TestFlavors,
+    test_host_mappings.TestHostMappings,
+    test_instance_groups.TestInstanceGroups,
+    test_instance_mappings.TestInstanceMappings,
+    test_build_requests.TestRequestSpecs, test_api_queries.TestSurveying,
+    test_api_archive.TestForget)
+CELL_TESTS = (
+    test_instance_children.TestBelongings,
+    test_instance_children.TestBlockDevices, test_instance_children.TestTags,
+    test_compute_nodes.TestComputeNodes, test_hosts.TestChanges,
+    test_instance_history.TestInstanceActions,
+    test_instance_history.TestInstanceFaults, test_progress.TestProgress,
+    test_instances.TestCreate, test_instances.TestRead,
+    test_instances.TestUpdate, test_instances.TestFail,
+    test_instances.TestDelete, test_instances.TestPurge,
+    test_services.TestServices, test_cell_queries.TestSurveying,
+    test_cell_archive.TestServers, test_cell_archive.TestOtherRows,
+    test_cell_archive.TestPurge, test_on_host.TestOnHost)
+
+
+def cases(module, *bases):
+    """Return a test class of a module for each class of unit tests, by name.
+
+    :param bases: classes that come first, such as that of another server
+    """
+    made = {}
+    for case, kinds in ((base.APITestCase, API_TESTS),
+                        (base.CellTestCase, CELL_TESTS)):
+        for kind in kinds:
+            # Two packages have modules of the same name.
+            name = '_'.join([*kind.__module__.split('.')[-2:], kind.__name__])
+            made[name] = type(
+                name, (*bases, case, kind), {'__module__': module})
+    return made
+
 
 class TestStatements(
         base.APITestCase, test_statements.TestInsertMissing):
@@ -38,178 +81,4 @@ class TestInList(base.APITestCase, test_statements.TestInList):
     pass
 
 
-class TestDeleteCounted(
-        base.APITestCase, test_statements.TestDeleteCounted):
-    pass
-
-
-class TestAggregates(base.APITestCase, test_aggregates.TestAggregates):
-    pass
-
-
-class TestAggregateChanges(base.APITestCase, test_aggregates.TestChanges):
-    pass
-
-
-class TestBuildRequests(
-        base.APITestCase, test_build_requests.TestBuildRequests):
-    pass
-
-
-class TestLease(base.APITestCase, test_build_requests.TestLease):
-    pass
-
-
-class TestBatches(base.APITestCase, test_leases.TestBatches):
-    pass
-
-
-class TestOverdue(base.APITestCase, test_leases.TestOverdue):
-    pass
-
-
-class TestClaim(base.APITestCase, test_leases.TestClaim):
-    pass
-
-
-class TestExtend(base.APITestCase, test_leases.TestExtend):
-    pass
-
-
-class TestRevise(base.APITestCase, test_build_requests.TestRevise):
-    pass
-
-
-class TestKept(base.APITestCase, test_build_requests.TestKept):
-    pass
-
-
-class TestCellMappings(
-        base.APITestCase, test_cell_mappings.TestCellMappings):
-    pass
-
-
-class TestCreateApart(
-        base.APITestCase, test_cell_mappings.TestCreateApart):
-    pass
-
-
-class TestDecisions(base.APITestCase, test_decisions.TestDecisions):
-    pass
-
-
-class TestFlavors(base.APITestCase, test_flavors.TestFlavors):
-    pass
-
-
-class TestHostMappings(
-        base.APITestCase, test_host_mappings.TestHostMappings):
-    pass
-
-
-class TestInstanceGroups(
-        base.APITestCase, test_instance_groups.TestInstanceGroups):
-    pass
-
-
-class TestInstanceMappings(
-        base.APITestCase, test_instance_mappings.TestInstanceMappings):
-    pass
-
-
-class TestRequestSpecs(
-        base.APITestCase, test_build_requests.TestRequestSpecs):
-    pass
-
-
-class TestBelongings(
-        base.CellTestCase, test_instance_children.TestBelongings):
-    pass
-
-
-class TestBlockDevices(
-        base.CellTestCase, test_instance_children.TestBlockDevices):
-    pass
-
-
-class TestTags(base.CellTestCase, test_instance_children.TestTags):
-    pass
-
-
-class TestComputeNodes(
-        base.CellTestCase, test_compute_nodes.TestComputeNodes):
-    pass
-
-
-class TestHostChanges(base.CellTestCase, test_hosts.TestChanges):
-    pass
-
-
-class TestInstanceActions(
-        base.CellTestCase, test_instance_history.TestInstanceActions):
-    pass
-
-
-class TestInstanceFaults(
-        base.CellTestCase, test_instance_history.TestInstanceFaults):
-    pass
-
-
-class TestProgress(base.CellTestCase, test_progress.TestProgress):
-    pass
-
-
-class TestCreate(base.CellTestCase, test_instances.TestCreate):
-    pass
-
-
-class TestRead(base.CellTestCase, test_instances.TestRead):
-    pass
-
-
-class TestUpdate(base.CellTestCase, test_instances.TestUpdate):
-    pass
-
-
-class TestFail(base.CellTestCase, test_instances.TestFail):
-    pass
-
-
-class TestDelete(base.CellTestCase, test_instances.TestDelete):
-    pass
-
-
-class TestPurge(base.CellTestCase, test_instances.TestPurge):
-    pass
-
-
-class TestServices(base.CellTestCase, test_services.TestServices):
-    pass
-
-
-class TestAPISurveying(base.APITestCase, test_api_queries.TestSurveying):
-    pass
-
-
-class TestCellSurveying(base.CellTestCase, test_cell_queries.TestSurveying):
-    pass
-
-
-class TestForget(base.APITestCase, test_api_archive.TestForget):
-    pass
-
-
-class TestArchiveServers(base.CellTestCase, test_cell_archive.TestServers):
-    pass
-
-
-class TestArchiveOtherRows(base.CellTestCase, test_cell_archive.TestOtherRows):
-    pass
-
-
-class TestArchivePurge(base.CellTestCase, test_cell_archive.TestPurge):
-    pass
-
-
-class TestOnHost(base.CellTestCase, test_on_host.TestOnHost):
-    pass
+globals().update(cases(__name__))
