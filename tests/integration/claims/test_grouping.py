@@ -72,10 +72,11 @@ class GroupingTests(claim_groups.GroupCase):
         with self.make_database().writer() as connection:
             connection.execute(sa.text('DELETE FROM allocations'))
 
-        store.claim([self.member(group, 'h1', 'anti-affinity')])
-        store.claim([claims.Claim(
+        self.assertEqual(
+            1, store.claim([self.member(group, 'h1', 'anti-affinity')]))
+        self.assertEqual(1, store.claim([claims.Claim(
             gone.consumer, self.hosts['h2'], {'VCPU': 1},
-            claims.Membership(group, 'h2', 'anti-affinity'))])
+            claims.Membership(group, 'h2', 'anti-affinity'))]))
 
 
 class TestGrouping(test_sql.OnPostgreSQL, GroupingTests, base.TestCase):
