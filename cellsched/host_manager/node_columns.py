@@ -43,11 +43,6 @@ def of_nodes(
                 for row in rows]
     traits = _each(rows, 'traits', lambda names: frozenset(map(str, names)),
                    flaws)
-    # The claims have the usage, so hosts of one shape have equal values.
-    pools: list[Pools] = _documents(
-        rows, 'pci_stats', documents.device_pools, (), flaws)
-    cells = _documents(
-        rows, 'numa_topology', documents.host_topology, None, flaws)
     return _sourced(sourced, rows, stats, traits, flaws) | {
         'children': [_numbered(each) if each else () for each in children],
         'child_uuids': [tuple(each.uuid for each in value)
@@ -75,13 +70,7 @@ def of_nodes(
             row.disk_allocation_ratio or 1.0 for row in rows],
         'num_io_ops': [_number(each, 'io_workload') for each in stats],
         'failed_builds': [_number(each, 'failed_builds') for each in stats],
-        'numa_topology': [each and each.unused for each in cells],
-        'device_pools': [tuple(
-            dataclasses.replace(pool, count=1) for pool in each)
-            for each in pools],
-        'claims_hardware': [True] * len(rows),
-        'free_pci_devices': [
-            sum(pool.count for pool in each) for each in pools],
+        **_hardware(rows, flaws),
         # The database column is not nullable: an unknown type is empty text.
         'hypervisor_type': [row.hypervisor_type or None for row in rows],
         'hypervisor_version': [row.hypervisor_version or 0 for row in rows],
@@ -93,6 +82,26 @@ def of_nodes(
         'image_props': [_image_props(each) for each in stats],
         'stats': [_lasting(each) for each in stats],
         'metrics': [row.metrics or '' for row in rows],
+    }
+
+
+def _hardware(rows: Sequence[Any], flaws: Flaws) -> dict[str, list[Any]]:
+    """Return the NUMA cells and the PCI devices.
+
+    The claims have their usage, so hosts of one shape have equal values.
+    """
+    pools: list[Pools] = _documents(
+        rows, 'pci_stats', documents.device_pools, (), flaws)
+    cells = _documents(
+        rows, 'numa_topology', documents.host_topology, None, flaws)
+    return {
+        'numa_topology': [each and each.unused for each in cells],
+        'device_pools': [tuple(
+            dataclasses.replace(pool, count=1) for pool in each)
+            for each in pools],
+        'claims_hardware': [True] * len(rows),
+        'free_pci_devices': [
+            sum(pool.count for pool in each) for each in pools],
     }
 
 

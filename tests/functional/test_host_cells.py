@@ -78,7 +78,7 @@ class TestHostCells(HostCellsCase):
         return [sorted(cell.pinned) for cell in documents.host_topology(
             json.loads(text)).cells]
 
-    def test_dedicated_cpus_belong_to_one_server_until_its_deletion(self):
+    def test_dedicated_cpus_belong_to_a_server_until_its_deletion(self):
         first, second = self.built_with_cells(), self.built_with_cells()
         self.assertEqual([('ACTIVE', 'a1')] * 2, [
             (server.status, server.host) for server in (first, second)])
@@ -142,7 +142,7 @@ class TestClaimedCells(HostCellsCase):
         self.assertIn('2 lack 3 free dedicated CPUs in a NUMA cell',
                       refused.reason)
 
-    def test_each_server_gets_the_cpus_that_its_claim_names(self):
+    def test_each_server_gets_its_claimed_cpus(self):
         servers = self.built(flavor='pinned', max_count=5)
 
         placed = [each for each in servers if each.status == 'ACTIVE']

@@ -95,7 +95,7 @@ def _choices():
 
 class TopologyTest(unittest.TestCase):
 
-    def test_topology_and_error_equal_those_of_nova(self):
+    def test_topology_and_error_agree_with_nova(self):
         for chosen in _choices():
             specs = {key: value for key, value in chosen if ':' in key}
             properties = {

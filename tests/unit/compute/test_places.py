@@ -90,7 +90,7 @@ class TestPlaces(base.TestCase):
             [([1, 4], 0, 64, [0, 32]), ([], 2, 256, [])], [1]),
             self.usage())
 
-    def test_server_with_a_place_keeps_it(self):
+    def test_server_keeps_its_place(self):
         self.place(0, nics=3)
         before = self.usage()
 
@@ -181,7 +181,7 @@ class TestPlaces(base.TestCase):
 
         self.assertEqual([], self.usage()[0][0][0])
 
-    def test_cells_and_devices_that_are_gone_are_not_counted(self):
+    def test_removed_cells_and_devices_are_not_counted(self):
         self.place(0, 4, nics=1)
         self.place(1, 4)
 
@@ -193,7 +193,7 @@ class TestPlaces(base.TestCase):
         self.assertEqual({1, 2, 4, 5}, cell.pinned)
         self.assertEqual([3], [pool.count for pool in pools])
 
-    def test_place_that_cannot_be_stored_is_free(self):
+    def test_unstorable_place_is_free(self):
         (self.directory / 'places').touch()
 
         error = self.assertRaises(exception.BuildFailed, self.place, 0)
@@ -201,7 +201,7 @@ class TestPlaces(base.TestCase):
         self.assertNotIn(str(self.directory), error.reason)
         self.assertEqual([], self.places.list_all())
 
-    def test_file_that_cannot_be_removed_is_logged(self):
+    def test_unremovable_file_is_logged(self):
         self.place(0)
         path = self.directory / 'places' / self.uuids[0]
         path.unlink()

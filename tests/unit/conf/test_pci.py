@@ -41,7 +41,7 @@ class TestAliases(test_loader.LoadingTestCase):
         self.assertEqual([GPU], self.read(
             f'[DEFAULT]\npci_alias = {json.dumps(GPU)}\n'))
 
-    def test_aliases_of_one_name_are_alternatives(self):
+    def test_equal_aliases_are_alternatives(self):
         for more in {}, {'numa_policy': 'legacy'}:
             other = {**GPU, 'product_id': '1db5', **more}
             self.assertEqual([GPU, other], self.read(text(GPU, other)))
@@ -74,7 +74,7 @@ class TestAliases(test_loader.LoadingTestCase):
                 for each in ('[pci] alias', *expected):
                     self.assertIn(each, refusal)
 
-    def test_aliases_of_one_name_must_agree(self):
+    def test_equal_aliases_must_agree(self):
         for field, value, other in (
                 ('device_type', 'type-PF', 'type-VF'),
                 ('numa_policy', 'required', 'preferred')):

@@ -30,14 +30,14 @@ def _policies(flavor, image=None):
 
 
 class AliasesTest(unittest.TestCase):
-    def test_properties_are_those_of_pools(self):
+    def test_properties_are_named_as_in_pools(self):
         self.assertEqual({
             'card': aliases.Alias('required', ({
                 'vendor_id': '8086', 'product_id': '0443',
                 'dev_type': 'type-PF', 'live_migratable': 'true'},))},
             _by_name(CARD))
 
-    def test_aliases_of_one_name_are_alternatives(self):
+    def test_equal_aliases_are_alternatives(self):
         [alias] = _by_name(GPU, {
             **GPU, 'product_id': '1db5', 'live_migratable': 'off'}).values()
         self.assertEqual(aliases.Alias('legacy', (
@@ -52,7 +52,7 @@ class AliasesTest(unittest.TestCase):
 
 
 class RequestsTest(unittest.TestCase):
-    def test_devices_are_those_of_the_aliases_in_order(self):
+    def test_devices_follow_the_order_of_aliases(self):
         gpu, card, again = _requests('gpu:2, card:1,gpu:1')
         self.assertEqual((2, 'gpu', 2, 'legacy'), (
             gpu.count, gpu.alias, len(gpu.specs), gpu.affinity))

@@ -28,7 +28,7 @@ class TestTables(base.TestCase):
         found, _ = hardware.tables(hosts)
         return found.fits(PINNED).tolist()
 
-    def test_cells_follow_what_the_decision_takes(self):
+    def test_cells_follow_the_decision(self):
         hosts = self.table(20).view(builders.NOW)
         self.assertEqual([True] * 20, self.verdicts(hosts))
         hosts.take(3, {units.cpu(5): 1, units.cpu(6): 1}, 'x')
