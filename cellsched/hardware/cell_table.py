@@ -430,6 +430,9 @@ def _assignable(masks: Sequence[Mask], counts: Sequence[int]) -> Mask:
     if len(masks) == 1 and counts[0] == len(masks[0]):
         every: Mask = np.logical_and.reduce(masks[0])
         return every
+    if sum(counts) > len(masks[0]):
+        # No host has as many cells, and the loop doubles with each kind.
+        return np.zeros(masks[0].shape[1], bool)
     found = np.ones(masks[0].shape[1], bool)
     for number in range(1, len(masks) + 1):
         for some in itertools.combinations(range(len(masks)), number):

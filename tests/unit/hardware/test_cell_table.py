@@ -143,6 +143,15 @@ class CellTableTest(unittest.TestCase):
         self.assertEqual([False, True, True],
                          table.fits(topology, near=near).tolist())
 
+    def test_more_kinds_of_guest_cells_than_host_cells(self):
+        # The kinds have a billion subsets.
+        specs = {'hw:numa_nodes': '30'}
+        for number in range(30):
+            specs[f'hw:numa_cpus.{number}'] = str(number)
+            specs[f'hw:numa_mem.{number}'] = str(64 + number)
+        topology = guest.topology(30, 30 * 64 + 435, specs, {})
+        self.assertFalse(self.table().fits(topology).any())
+
     def test_network_without_cells_does_not_matter(self):
         self.assertIsNone(self.table().near_networks(
             fit.Networks(frozenset(['unknown']))))
