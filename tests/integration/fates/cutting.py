@@ -25,6 +25,8 @@ class Wire(fixtures.Fixture):
         self._open: set[socket.socket] = set()
         #: Whether connections are refused.
         self.cut = False
+        #: Set when a connection is refused, until the wire is mended.
+        self.has_refused = threading.Event()
         #: Seconds that each answer takes longer.
         self.delay_s = 0.0
         #: What it is cut at, after that was passed on, with no answer.
@@ -54,6 +56,7 @@ class Wire(fixtures.Fixture):
 
     def mend(self) -> None:
         self.cut, self.delay_s, self.cut_after = False, 0.0, None
+        self.has_refused.clear()
 
     def freeze_after(self, packets: int) -> None:
         """Keep back what is sent either way after some packets.
@@ -101,6 +104,7 @@ class Wire(fixtures.Fixture):
                 return
             if self.cut:
                 client.close()
+                self.has_refused.set()
                 continue
             threading.Thread(
                 target=self._pass_on, args=(client,), daemon=True).start()

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Databases and brokers go and come back, and each build ends once."""
 
-import time
+import os
+import signal
 
 import fixtures
 
@@ -45,19 +46,6 @@ class TestDatabases(killed.Killed):
         for wire in self.wired.wires.values():
             self.addCleanup(wire.mend)
 
-    def host_only(self, cell: str):
-        """Have builds go to one cell only, as the other one is disabled."""
-        other = {'cell1': 'cell2', 'cell2': 'cell1'}[cell]
-        self.set_disabled(other, True)
-        self.addCleanup(self.set_disabled, other, False)
-
-    def set_disabled(self, cell: str, disabled: bool) -> None:
-        uuid = next(each.uuid for each in self.world.parts.cells.all()
-                    if each.name == cell)
-        self.world.manage(
-            ['api'], 'cell_v2', 'update_cell', '--cell_uuid', uuid,
-            '--disable' if disabled else '--enable')
-
     def test_unreachable_cell_delays_only_its_own_builds(self):
         self.start('conductor', 'api')
         self.wired.wires['cell1'].break_off()
@@ -78,13 +66,13 @@ class TestDatabases(killed.Killed):
     def test_lost_answer_of_a_commit_creates_the_server_once(self):
         self.start('conductor', 'api')
         # Agents and the scheduler commit over it as well.
+        wire = self.wired.wires['cell1']
         for attempt in range(3):
-            self.wired.wires['cell1'].cut_after = b'COMMIT'
+            wire.cut_after = b'COMMIT'
             uuids = self.create(f'unknown{attempt}', count=4)
             processes.wait_until(
-                lambda: self.wired.wires['cell1'].cut, 'the commit')
-            time.sleep(1)
-            self.wired.wires['cell1'].mend()
+                wire.has_refused.is_set, 'a connection after the commit')
+            wire.mend()
 
             for uuid in uuids:
                 self.assertEnds(uuid, 'ACTIVE')
@@ -118,19 +106,25 @@ class TestDatabases(killed.Killed):
         self.remove(uuid)
 
     def test_interrupted_api_database_loses_no_builds(self):
-        self.start('conductor', 'api')
+        wire = self.wired.wires['api']
         for moment in b'COMMIT', b'instance_mappings', b'DELETE':
-            name = f'through-{moment.decode()}'
-            uuids = self.create(name, count=2)
-            self.wired.wires['api'].cut_after = moment
-            time.sleep(1)
-            self.wired.wires['api'].break_off()
-            time.sleep(1)
-            self.wired.wires['api'].mend()
+            conductor = self.start('conductor', 'api', die_at='Lease',
+                                   signal=int(signal.SIGSTOP))
+            uuids = self.create(f'through-{moment.decode()}', count=2)
+            processes.wait_until(
+                lambda: conductor.is_stopped, 'the conductor to stop')
+            wire.cut_after = moment
+            os.kill(conductor.pid, signal.SIGCONT)
+            processes.wait_until(lambda: wire.cut, f'{moment}')
+            wire.break_off()
+            processes.wait_until(
+                wire.has_refused.is_set, 'a connection to the database')
+            wire.mend()
 
             for uuid in uuids:
                 self.assertEnds(uuid, 'ACTIVE')
             self.remove(*uuids)
+            conductor.kill()
 
 
 @profile.by_default(

@@ -5,7 +5,6 @@ import os
 import signal
 
 from tests.integration.fates import killed
-from tests.integration.fates import world
 from tests.integration import processes
 from tests import profile
 
@@ -29,7 +28,7 @@ class TestScheduler(killed.Killed):
         for uuid in uuids:
             self.assertEnds(uuid, 'ACTIVE')
         held = {uuid: self.world.held(uuid) for uuid in uuids}
-        self.assertTrue(is_stopped(stopped))
+        self.assertTrue(stopped.is_stopped)
 
         # It answers now what was asked it then, and nobody listens.
         os.kill(stopped.pid, signal.SIGCONT)
@@ -50,7 +49,7 @@ class TestConductor(killed.Killed):
                             signal=int(signal.SIGSTOP))
         uuids = self.create(step, count=2)
         processes.wait_until(
-            lambda: is_stopped(victim), f'the conductor to stop at {step}')
+            lambda: victim.is_stopped, f'the conductor to stop at {step}')
         self.addCleanup(victim.kill)
         other = self.start('conductor', 'api')
         for uuid in uuids:
@@ -69,8 +68,3 @@ class TestConductor(killed.Killed):
     def test_build_of_a_stopped_conductor_is_taken_over_for_good(self):
         for step in STEPS:
             self.wake(step)
-
-
-def is_stopped(child: world.Child) -> bool:
-    with open(f'/proc/{child.pid}/stat', encoding='ascii') as stat:
-        return stat.read().rpartition(')')[2].split()[0] == 'T'

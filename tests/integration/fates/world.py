@@ -69,6 +69,11 @@ class Child:
             lambda: self.heard.get(what), f'process {self.number} to have '
             f'{what}; it has {list(self.heard)}', timeout_s)
 
+    @property
+    def is_stopped(self) -> bool:
+        with open(f'/proc/{self.pid}/stat', encoding='ascii') as stat:
+            return stat.read().rpartition(')')[2].split()[0] == 'T'
+
     def kill(self) -> None:
         if 'ended' not in self.heard:
             os.kill(self.pid, signal.SIGKILL)
