@@ -123,15 +123,6 @@ class TestDrain(TestCase):
 
 class TestEvacuate(TestCase):
 
-    def test_servers_are_built_on_other_hosts(self):
-        self.down('a1')
-
-        found = self.evacuate()
-
-        self.assertEqual(dict.fromkeys(self.uuids, 'moved'),
-                         self.outcomes(found))
-        self.assertEqual({'a2'}, {self.row(uuid).host for uuid in self.uuids})
-
     def test_host_may_be_named(self):
         self.down('a1')
 
@@ -153,17 +144,12 @@ class TestEvacuate(TestCase):
 class TestSpread(moving.TestCase):
     """Weights prefer the fullest of many hosts."""
 
-    def evacuated(self, **options):
-        """Return the hosts of a dead host's servers, and how many there are.
-
-        All of them are evacuated at the same time.
-        """
+    def test_evacuated_servers_are_spread(self):
         others = [f'a{number}' for number in range(2, 8)]
         self.start(
             {'cell1': self.hosts('a1', *others, vcpus=16)},
             filter_scheduler={
-                'weight_classes': 'RAMWeigher', 'ram_weight_multiplier': -1.0,
-                **options})
+                'weight_classes': 'RAMWeigher', 'ram_weight_multiplier': -1.0})
         api = self.world.api
         api.parts.discovery.discover()
         for host in others:
@@ -179,15 +165,8 @@ class TestSpread(moving.TestCase):
         self.assertEqual(['moved'] * SERVERS, [each.outcome for each in found])
         hosts = {self.row(uuid).host for uuid in uuids}
         self.assertNotIn('a1', hosts)
-        return hosts
-
-    def test_evacuated_servers_are_spread(self):
-        # That all go to one of six by chance happens never.
-        self.assertGreater(len(self.evacuated()), 1)
-
-    def test_evacuated_servers_share_the_best_host_if_configured(self):
-        self.assertEqual(
-            1, len(self.evacuated(evacuation_host_subset_size=1)))
+        # The servers do not share one of six hosts by chance.
+        self.assertGreater(len(hosts), 1)
 
 
 class TestHistory(TestCase):
@@ -217,21 +196,6 @@ class TestHistory(TestCase):
                 each.server for each in found.migrations], wanted)
         self.assertEqual([], self.api.history.migrations(
             base.ADMIN, kind='rebuild').migrations)
-
-    def test_events_of_a_server_name_the_failure(self):
-        self.api.services.set(base.ADMIN, 'a2', 'nova-compute', True, 'broken')
-        uuid = self.uuids[0]
-        self.moves.migrate(base.ADMIN, uuid)
-        self.assertRests('active', 'a1', uuid)
-
-        move, create = self.api.history.actions(base.USER, uuid)
-
-        self.assertEqual(('migrate', True, base.USER.user_id),
-                         (move.action, move.failed, move.user_id))
-        self.assertIn('No valid host', move.reason)
-        self.assertLessEqual(move.started_at, move.finished_at)
-        self.assertEqual(('create', 'Success', ''),
-                         (create.action, create.result, create.reason))
 
     def test_users_see_only_their_own_servers(self):
         stranger = context.member('x', 'other')
