@@ -11,6 +11,7 @@ from cellsched.clock import Clock
 from cellsched.standalone import deployment
 from cellsched.wiring import services
 from tests.integration import base
+from tests.integration import processes
 from tests.integration import servers
 from tests import profile
 
@@ -39,7 +40,8 @@ class TestCallersWithoutQueues(base.TestCase):
             oslo_messaging.Target(topic='scheduler', version='4.0'))
         connection = self.enterContext(kombu.Connection(
             url.replace('rabbit', 'amqp', 1)))
-        self.producer = kombu.Producer(connection.channel())
+        self.channel = connection.channel()
+        self.producer = kombu.Producer(self.channel)
         self.exchange = conf.control_exchange
 
     def call_and_die(self) -> None:
@@ -68,7 +70,10 @@ class TestCallersWithoutQueues(base.TestCase):
         clock = Clock()
         for _ in range(DEAD):
             self.call_and_die()
-        clock.sleep(1)
+        processes.wait_until(
+            lambda: self.channel.queue_declare(
+                'scheduler', passive=True).message_count == 0,
+            'the scheduler to take all messages')
         begin = clock.monotonic()
         self.ask()
 
