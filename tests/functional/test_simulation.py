@@ -18,9 +18,6 @@ from cellsched.simulator.promises.simulation import Outcome
 from tests import profile
 from tests.unit import base
 
-#: Tests that share the seeds.
-SHARES = profile.size(4, 8)
-
 #: Prints what some seeds do, with a claim store.
 _TRACES = '''
 import sys
@@ -51,12 +48,19 @@ runpy.run_module('cellsched.simulator', run_name='__main__')
 
 class SimulationTestCase(base.TestCase):
 
+    #: The full profile tries 1 000 seeds in one test.
+    timeout_s = 7200
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.harness = harness.Harness()
+        cls.addClassCleanup(cls.harness.close)
+
     def setUp(self):
         super().setUp()
         logging.disable(logging.CRITICAL)
         self.addCleanup(logging.disable, logging.NOTSET)
-        self.harness = harness.Harness()
-        self.addCleanup(self.harness.close)
 
     def assertDetermined(self, claims=''):
         """Neither the order of sets nor that of threads changes a trace."""
@@ -79,24 +83,11 @@ class SimulationTestCase(base.TestCase):
         return outcome
 
 
-class TestSeeds(SimulationTestCase):
-    """Seeds with all kinds of faults."""
-
-
-def _seeds(share):
-    def test(self):
-        for seed in range(share, profile.SIMULATION_SEEDS, SHARES):
-            self.assertKept(seed)
-
-    return test
-
-
-# As several tests they are shared among processes, and one sees how far it is.
-for share in range(SHARES):
-    setattr(TestSeeds, f'test_seeds_of_share_{share}', _seeds(share))
-
-
 class TestSimulation(SimulationTestCase):
+
+    def test_promises_hold_with_all_kinds_of_faults(self):
+        for seed in range(profile.SIMULATION_SEEDS):
+            self.assertKept(seed)
 
     def test_promises_hold_with_each_fault_alone_and_often(self):
         for kind in (*faults.KINDS, *faults.EVENTS, *faults.LATER_EVENTS):

@@ -14,11 +14,8 @@ from cellsched.simulator.promises import simulation
 from tests.functional import test_simulation
 from tests import profile
 
-#: Tests that share the seeds of a store.
-SHARES = profile.size(1, 3)
 
-
-class StoresTestCase(test_simulation.SimulationTestCase):
+class TestServers(test_simulation.SimulationTestCase):
 
     def assertKept(self, seed, kinds, rate, name):
         outcome = simulation.Simulation(
@@ -28,26 +25,10 @@ class StoresTestCase(test_simulation.SimulationTestCase):
             self.fail(f'{name}: {outcome.text(last=1)}')
         return outcome
 
-
-class TestSeeds(StoresTestCase):
-    """Whatever goes wrong."""
-
-
-def _seeds(name, share):
-    def test(self):
-        for seed in range(share, profile.STORE_SEEDS, SHARES):
-            self.assertKept(seed, None, None, name)
-
-    return test
-
-
-for name in claim_servers.KINDS:
-    for share in range(SHARES):
-        setattr(TestSeeds, f'test_seeds_of_{name}_share_{share}',
-                _seeds(name, share))
-
-
-class TestServers(StoresTestCase):
+    def test_promises_hold_with_all_kinds_of_faults(self):
+        for name in claim_servers.KINDS:
+            for seed in range(profile.STORE_SEEDS):
+                self.assertKept(seed, None, None, name)
 
     def test_promises_hold_with_each_server_fault_alone_and_often(self):
         for name in claim_servers.KINDS:
