@@ -218,7 +218,9 @@ def check_values(
         raise _invalid('conf', 'it is no configuration',
                        'a ConfigOpts of oslo.config')
     for group, name in options:
-        section = conf if group == 'DEFAULT' else conf.get(group, {})
+        # Unlike other mappings, a configuration has no default for get().
+        section = conf if group == 'DEFAULT' else (
+            conf[group] if group in conf else ())
         if name not in section:
             raise _invalid(f'[{group}] {name}', 'it is not registered',
                            'a configuration with the options of this project')

@@ -310,6 +310,14 @@ class TestValues(LoadingTestCase):
 
         self.assertIn('[scheduler] max_attempts:', self.refused(''))
 
+    def test_missing_group_of_another_program_is_named(self):
+        error = self.assertRaises(
+            exception.ConfigurationInvalid, loader.check_values,
+            loader.new_conf(), [('api_database', 'connection')])
+
+        self.assertIn('[api_database] connection: it is not registered',
+                      str(error))
+
 
 class TestEmptyValues(LoadingTestCase):
 
