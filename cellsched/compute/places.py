@@ -159,7 +159,7 @@ class Places:
         """Give a server cells and devices of a node; blocks.
 
         It gets those that its claims name. A server that has a place on the
-        node keeps it.
+        node keeps it. A node that reports neither gives none.
 
         :param consumer: the consumer of its claims, if it is another one
         :raises cellsched.exception.BuildFailed: they do not fit
@@ -169,6 +169,12 @@ class Places:
         claimed = self._claimed(consumer or uuid)
         with self._lock:
             hardware = self._nodes.get(node, NodeHardware(''))
+            if (hardware.topology is None and not hardware.devices
+                    and not claimed.get(hardware.provider)):
+                # No filter has checked the request.
+                LOG.warning('Node %s reports no NUMA cells and no devices, so '
+                            'the server gets none', node, instance_uuid=uuid)
+                return
             place = self._places.get(uuid)
             if place is not None and place.provider == hardware.provider:
                 return

@@ -6,7 +6,9 @@ import dataclasses
 import functools
 import pathlib
 import threading
+import types
 
+from cellsched.claims import base as claims_base
 from cellsched.compute import places
 from cellsched import exception
 from cellsched.hardware import description
@@ -15,6 +17,7 @@ from cellsched.hardware.fit import Demand
 from cellsched.hardware.fit import Networks
 from cellsched.hardware.fit import Ratios
 from cellsched.hardware import guest
+from cellsched.hardware import units
 from tests.unit import base
 from tests.unit.db import samples
 from tests.unit import racing
@@ -96,7 +99,7 @@ class TestPlaces(base.TestCase):
 
         self.place(0, nics=3)
 
-        self.assertEqual([], before[1])
+        self.assertEqual([0], before[1])
         self.assertEqual(before, self.usage())
 
     def test_full_cells_refuse_until_a_server_leaves(self):
@@ -144,9 +147,36 @@ class TestPlaces(base.TestCase):
 
         self.assertIn(self.uuids[1], self.places.list_all())
 
-    def test_node_without_cells_refuses(self):
+    def test_node_without_cells_gives_none(self):
+        self.places.place(self.uuids[0], 'unknown', request())
+
+        self.assertEqual([], self.places.list_all())
+        self.assertIn('Node unknown reports no NUMA cells', self.logs.output)
+
+    def test_node_with_devices_only_refuses(self):
+        self.places.report('node2', places.NodeHardware(
+            'p', devices=devices.pools([{'vendor_id': '8086', 'count': 1}])))
+
         self.assertEqual(
-            'its host has no NUMA cells', self.refused(node='unknown'))
+            'its host has no NUMA cells', self.refused(node='node2'))
+
+    def test_server_gets_the_cpus_of_its_claim(self):
+        named = {units.cpu(8): 1, units.cpu(11): 1, units.memory(1): 256}
+        store = types.SimpleNamespace(claims_of=lambda consumers: {
+            each: [claims_base.Claim(each, 'node', {'PCPU': 2, **named})]
+            for each in consumers})
+        kept = places.Places(claims=store)
+        kept.report('node1', hardware())
+
+        kept.place(self.uuids[0], 'node1', request())
+
+        topology, _ = kept.report('node1', hardware())
+        self.assertEqual([set(), {8, 11}],
+                         [each.pinned for each in topology.cells])
+        error = self.assertRaises(
+            exception.BuildFailed, kept.place, self.uuids[1], 'node1',
+            request())
+        self.assertIn('still uses the CPUs', str(error))
 
     def test_restarted_agent_knows_the_places(self):
         self.place(1, 3, nics=2)
@@ -252,7 +282,7 @@ class TestPlaces(base.TestCase):
                     meeting.wait(0.05)
                 return super().__iter__()
 
-        request = places.Request(devices=Meeting([dataclasses.replace(
+        request = Demand(None, Meeting([dataclasses.replace(
             NIC, count=3)]))
 
         results = racing.race(*(
