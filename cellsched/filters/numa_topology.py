@@ -30,12 +30,13 @@ class NUMATopologyFilter(base.Filter):
 
     local = True
     reads = frozenset({
-        'numa_topology', 'network_metadata', 'flavor.extra_specs.hw:numa_*',
-        'image.properties.hw_numa_*', 'flavor.extra_specs.hw:cpu_realtime',
-        'flavor.extra_specs.hw:cpu_dedicated_mask',
-        'flavor.extra_specs.hw:emulator_threads_policy',
-        *(f'flavor.extra_specs.hw:{key}' for key in _OF_CELLS),
-        *(f'image.properties.hw_{key}' for key in _OF_CELLS)})
+        'numa_topology', 'network_metadata',
+        *(f'flavor.extra_specs.hw:{key}' for key in (
+            *_OF_CELLS, 'numa_cpus.*', 'numa_mem.*', 'cpu_realtime',
+            'cpu_dedicated_mask', 'emulator_threads_policy')),
+        *(f'image.properties.hw_{key}' for key in (
+            *_OF_CELLS, 'numa_cpus', 'numa_cpus.*', 'numa_mem',
+            'numa_mem.*'))})
 
     def applies(self, request: objects.RequestSpec) -> bool:
         demand = request.hardware()
