@@ -24,10 +24,10 @@ class TestLateAnswers(repeating.TestCase):
         self.addCleanup(self.go_on)
         claim = ClaimQueue.claim_all
 
-        def late(queue, requests):
+        def late(queue, requests, wait_s):
             self.chosen.extend(requests)
             self.may_claim.wait(post.TIMEOUT_S)
-            claim(queue, requests)
+            claim(queue, requests, wait_s)
 
         self.useFixture(fixtures.MonkeyPatch(
             'cellsched.scheduler.selection.claims.ClaimQueue.claim_all',
