@@ -121,14 +121,15 @@ def table(contents, kind=HostTable):
             'num_io_ops', 'failed_builds', 'hypervisor_type',
             'hypervisor_version', 'cpu_info', 'forced_down', 'last_seen_up')
     pools = [documents.device_pools(host.get('pci_stats')) for host in hosts]
+    topologies = [documents.host_topology(host.get('numa_topology'))
+                  for host in hosts]
     groups = {}
     for host in hosts:
         key = tuple(host['aggregates'])
         groups.setdefault(key, tuple(aggregates[each] for each in key))
     result.put(column('uuid'), {
         **{name: column(name) for name in same},
-        'numa_topology': [documents.host_topology(host.get('numa_topology'))
-                          for host in hosts],
+        'numa_topology': topologies,
         'device_pools': pools,
         'free_pci_devices': [
             sum(pool.count for pool in each) for each in pools],
@@ -146,6 +147,9 @@ def table(contents, kind=HostTable):
         'available:VCPU': [
             int(host['vcpus_total'] * host['cpu_allocation_ratio'])
             - host['vcpus_used'] for host in hosts],
+        'available:PCPU': [
+            sum(len(cell.free_pcpus) for cell in cells.cells) if cells else 0
+            for cells in topologies],
         'available:MEMORY_MB': column('free_ram_mb'),
         'available:DISK_GB': column('free_disk_mb', lambda size: size // 1024),
     })
