@@ -25,8 +25,10 @@ from cellsched import urls
 
 LOG = log.getLogger(__name__)
 
-#: Seconds for which a provider counts as contended after a conflict.
-CONTENDED_S = 10.0
+#: Seconds for which a provider counts as contended after a conflict. Each
+#: process learns by its own conflicts, and must remember until its next write,
+#: which many processes and slow writes defer.
+CONTENDED_S = 60.0
 
 #: Seconds to wait for it: its holder may be dead, or suspended. If writes
 #: take long, it is waited for as many of them, within a bound.
