@@ -2,6 +2,7 @@
 """The NUMA cells and the devices that the servers of a host have."""
 
 from collections.abc import Mapping
+from collections.abc import Sequence
 import dataclasses
 import json
 import os
@@ -243,8 +244,8 @@ class Places:
         topology, pools = unused = self._remaining(hardware)
         if claimed:
             # Only what the claims name is free for this server.
-            def available(name: str) -> int:
-                return claimed.get(name, 0)
+            def available(names: Sequence[str]) -> list[int]:
+                return [claimed.get(name, 0) for name in names]
 
             topology = hardware.topology and units.claimed(
                 hardware.topology, available, hardware.ratios)

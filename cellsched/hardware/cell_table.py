@@ -134,9 +134,11 @@ class CellTable:
         self._threads[rows] = topology.has_threads
         for place, cell in enumerate(topology.cells):
             self._in_order &= cell.id == place
-            usage = (
-                _ReportedUsage(cell) if amounts is None else
-                _ClaimedUsage(cell, amounts, cpu_ratio, ram_ratio))
+            if amounts is None:
+                values = [*self._values(cell, _ReportedUsage(cell))]
+                self._numbers[:, place, rows] = np.array(values)[:, None]
+                continue
+            usage = _ClaimedUsage(cell, amounts, cpu_ratio, ram_ratio)
             for number, value in enumerate(self._values(cell, usage)):
                 self._numbers[number, place, rows] = value
 
@@ -160,12 +162,8 @@ class CellTable:
         yield usage.cpus
         yield cell.memory_mb
         yield usage.memory_mb
-        # The free threads of each core, and the cores with at least 1, 2, …
-        # free threads.
-        cores, threads = usage.cores, cell.threads
-        counts = [(cores >= number).sum(axis=0)
-                  for number in range(1, threads + 1)]
-        yield cores.sum(axis=0) if threads else _ABSENT
+        threads, counts = cell.threads, usage.cores
+        yield sum(counts) if threads else _ABSENT
         smallest = next(iter(cell.sizes.values()), None)
         if smallest is None:
             yield cell.memory_mb * KIB
@@ -373,7 +371,10 @@ class _ReportedUsage:
     def __init__(self, cell: HostCell) -> None:
         self.cpus: Any = cell.cpu_usage
         self.memory_mb: Any = cell.memory_usage
-        self.cores: Any = np.array([[len(core)] for core in cell.free_cores])
+        #: The cores with at least 1, 2, … free threads.
+        self.cores: list[Any] = [
+            sum(len(core) >= number for core in cell.free_cores)
+            for number in range(1, cell.threads + 1)]
 
     def free_kb(self, pages: Pages) -> Any:
         """Return the free memory in pages of a size, in KiB."""
@@ -391,9 +392,12 @@ class _ClaimedUsage:
             units.shared_cpus(cell.id))
         self.memory_mb: Any = np.floor(cell.memory_mb * ram_ratio) - amounts(
             units.memory(cell.id))
-        self.cores: Any = np.array([
+        cores: Any = np.array([
             sum(amounts(units.cpu(cpu)) >= 1 for cpu in core & cell.pcpus)
             + 0 * self.cpus for core in cell.siblings])
+        #: The cores with at least 1, 2, … free threads.
+        self.cores: list[Any] = [(cores >= number).sum(axis=0)
+                                 for number in range(1, cell.threads + 1)]
         self._free = {
             size: amounts(units.pages(cell.id, size)) * size
             for size in cell.sizes}

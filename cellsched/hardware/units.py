@@ -10,6 +10,7 @@ twice.
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
+from collections.abc import Sequence
 import dataclasses
 import functools
 import hashlib
@@ -23,9 +24,10 @@ from cellsched.hardware import guest
 from cellsched.hardware.host import HostCell
 from cellsched.hardware.host import HostTopology
 from cellsched.hardware.host import KIB
+from cellsched.hardware.host import Pages
 
-#: Returns the unclaimed amount of a class on a host.
-Available = Callable[[str], float]
+#: Returns the unclaimed amounts of classes on a host.
+Available = Callable[[Sequence[str]], Sequence[float]]
 
 #: The classes of parts of a host.
 _NAMED = re.compile(
@@ -135,30 +137,32 @@ def claimed(
 def _claimed_cell(
     cell: HostCell, available: Available, ratios: Ratios
 ) -> HostCell:
-    memory_mb = int(cell.memory_mb * ratios.memory) - int(
-        available(memory(cell.id)))
-    sizes = [dataclasses.replace(each, used=each.total - each.reserved - int(
-        available(pages(cell.id, each.size_kb))))
-        for each in cell.sizes.values()]
+    cpus = tuple(cell.pcpus)
+    memory_mb, vcpus, *free = available([
+        memory(cell.id), shared_cpus(cell.id),
+        *(pages(cell.id, size) for size in cell.sizes), *map(cpu, cpus)])
+    used_mb = int(cell.memory_mb * ratios.memory) - int(memory_mb)
+    sizes = [Pages(
+        each.size_kb, each.total, each.total - each.reserved - int(amount),
+        each.reserved) for each, amount in zip(cell.sizes.values(), free)]
     # A server that shares CPUs and names no page size has memory in the
     # smallest pages, but claims none, because it may be overcommitted.
     named_kb = sum(each.used * each.size_kb for each in sizes)
     for first in sizes[:1]:
         sizes[0] = dataclasses.replace(first, used=first.used + max(
-            0, memory_mb * KIB - named_kb) // first.size_kb)
+            0, used_mb * KIB - named_kb) // first.size_kb)
     return dataclasses.replace(
-        cell, pages=tuple(sizes), memory_usage=memory_mb,
-        cpu_usage=int(len(cell.cpus) * ratios.cpu) - int(
-            available(shared_cpus(cell.id))),
-        pinned=frozenset(number for number in cell.pcpus
-                         if available(cpu(number)) < 1))
+        cell, pages=tuple(sizes), memory_usage=used_mb,
+        cpu_usage=int(len(cell.cpus) * ratios.cpu) - int(vcpus),
+        pinned=frozenset(number for number, amount in zip(
+            cpus, free[len(sizes):]) if amount < 1))
 
 
 def free_devices(pools: Pools, available: Available) -> Pools:
     """Return the pools with the devices that no claim has."""
-    found = (dataclasses.replace(pool, count=int(available(device(pool))))
-             for pool in pools)
-    return tuple(pool for pool in found if pool.count > 0)
+    free = available([*map(device, pools)])
+    return tuple(dataclasses.replace(pool, count=int(count))
+                 for pool, count in zip(pools, free) if count >= 1)
 
 
 def plain(amounts: Mapping[str, int]) -> dict[str, int]:

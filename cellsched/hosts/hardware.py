@@ -6,6 +6,7 @@ changed since the last request for cells or devices.
 """
 
 from collections.abc import Callable
+import functools
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +21,7 @@ from cellsched.hosts.columns import AVAILABLE
 from cellsched.hosts import view
 
 
-#: Up to this number of hosts with equal hardware are set one by one.
+#: Up to this number of changed hosts are set one by one.
 _FEW = 8
 
 
@@ -75,6 +76,12 @@ class _Tables:
         self, columns: view.MergedColumns, rows: view.Column
     ) -> None:
         """Set rows; many hosts with equal hardware together."""
+        if len(rows) <= _FEW:
+            for row in rows.tolist():
+                host = self.host(columns, row)
+                self.cells.put(np.array([row]), host.topology)
+                self.devices.put(np.array([row]), host.pools)
+            return
         claims = columns['claims_hardware'][rows]
         for name, fill in (('numa_topology', self._fill_cells),
                            ('device_pools', self._fill_devices)):
@@ -90,10 +97,6 @@ class _Tables:
     ) -> None:
         if topology is None or not claims:
             self.cells.put(rows, topology)
-        elif len(rows) <= _FEW:
-            for row in rows.tolist():
-                self.cells.put(np.array([row]), self.host(
-                    columns, row).topology)
         else:
             self.cells.put(
                 rows, topology, _amounts(columns, rows),
@@ -130,11 +133,7 @@ def _host(columns: view.MergedColumns, row: int) -> HostHardware:
         'cpu_allocation_ratio', 'ram_allocation_ratio')))
     if not columns['claims_hardware'][row]:
         return HostHardware(topology, pools, ratios, False)
-
-    def available(name: str) -> float:
-        column = AVAILABLE + name
-        return float(columns[column][row]) if column in columns else 0.0
-
+    available = functools.partial(columns.amounts, row)
     return HostHardware(
         topology and units.claimed(topology, available, ratios),
         units.free_devices(pools, available), ratios, True)

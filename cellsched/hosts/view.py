@@ -97,6 +97,14 @@ class MergedColumns:
                 raise self.snapshot.missing(name)
         return column
 
+    def amounts(self, row: int, names: Iterable[str]) -> list[float]:
+        """Return the available amounts of classes in a row; 0 without one."""
+        shown, known = self._shown, self.snapshot.columns
+        columns = (shown.get(name, known.get(name))
+                   for name in map(AVAILABLE.__add__, names))
+        return [0.0 if column is None else column.item(row)
+                for column in columns]
+
     @property
     def names(self) -> list[str]:
         """The names of all columns."""

@@ -41,6 +41,10 @@ _FAR = 10.0
 #: one after the other takes longer than a new selection, which knows more.
 _CANDIDATES = 8
 
+#: The same for a server with NUMA cells or devices: a fit on each host takes
+#: longer than the rest of the selection.
+_FITTED_CANDIDATES = 2
+
 #: Amounts by resource class, with their providers.
 Held = Iterable[tuple[str, Mapping[str, int]]]
 
@@ -285,9 +289,10 @@ class Selector:
         self.hosts = self._hosts = hosts
         self._request = request
         self._resources = request.resources()
+        hardware = request.hardware() if pipeline.places_hardware else None
+        self._most = _CANDIDATES if hardware is None else _FITTED_CANDIDATES
         self._offers = offers or HostOffers(
-            hosts, request, self._resources, request.hardware()
-            if pipeline.places_hardware else None)
+            hosts, request, self._resources, hardware)
         self._is_parted = self._offers.is_parted
         self._allocations: dict[int, allocation.ProviderAllocations] = {}
         refusals = refusals or claims.ClaimRefusals()
@@ -352,7 +357,7 @@ class Selector:
             ranking = self._rank()
             alone = last and not self._rows
             rows = self._policy.pick(
-                ranking, self._width, _CANDIDATES if alone else 1)
+                ranking, self._width, self._most if alone else 1)
             if not rows:
                 return False
             row, *rest = rows

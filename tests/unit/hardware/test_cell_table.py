@@ -16,6 +16,10 @@ def _distinct(found):
     return list(dict.fromkeys(each for each in found if each is not None))
 
 
+def _amounts(available):
+    return lambda names: [available.get(name, 0) for name in names]
+
+
 class CellTableTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -81,8 +85,7 @@ class CellTableTest(unittest.TestCase):
             left = units.inventory(unused, (), ratios)
             table = cell_table.CellTable(1)
             for guest_ in self.guests[number % 7::9]:
-                used = units.claimed(unused, lambda name: left.get(name, 0),
-                                     ratios)
+                used = units.claimed(unused, _amounts(left), ratios)
                 table.put(
                     np.array([0]), unused,
                     lambda name: np.array([float(left.get(name, 0))]),
@@ -104,8 +107,7 @@ class CellTableTest(unittest.TestCase):
                       dict(each.sizes)) for each in after.cells],
                     [(each.pinned, each.cpu_usage, each.memory_usage,
                       dict(each.sizes)) for each in units.claimed(
-                          unused, lambda name: left.get(name, 0),
-                          ratios).cells])
+                          unused, _amounts(left), ratios).cells])
 
     def test_each_rejected_host_has_a_reason(self):
         table = self.table()
