@@ -2,7 +2,6 @@
 """The NUMA cells and the devices that the servers of a host have."""
 
 from collections.abc import Mapping
-from collections.abc import Sequence
 import dataclasses
 import json
 import os
@@ -244,7 +243,7 @@ class Places:
         topology, pools = unused = self._remaining(hardware)
         if claimed:
             # Only what the claims name is free for this server.
-            def available(names: Sequence[str]) -> list[int]:
+            def available(names: tuple[str, ...]) -> list[int]:
                 return [claimed.get(name, 0) for name in names]
 
             topology = hardware.topology and units.claimed(

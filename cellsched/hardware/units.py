@@ -27,7 +27,7 @@ from cellsched.hardware.host import KIB
 from cellsched.hardware.host import Pages
 
 #: Returns the unclaimed amounts of classes on a host.
-Available = Callable[[Sequence[str]], Sequence[float]]
+Available = Callable[[tuple[str, ...]], Sequence[float]]
 
 #: The classes of parts of a host.
 _NAMED = re.compile(
@@ -36,6 +36,9 @@ _NAMED = re.compile(
 
 #: Names that are kept; they depend on the hosts alone.
 _NAMES_MAX = 8192
+
+#: Cells that are kept, with their use.
+_CELLS_MAX = 1024
 
 
 @functools.lru_cache(_NAMES_MAX)
@@ -131,16 +134,28 @@ def claimed(
 ) -> HostTopology:
     """Return a host with the usage of the claims, not of its report."""
     return HostTopology(tuple(
-        _claimed_cell(cell, available, ratios) for cell in host.cells))
+        _claimed_cell(cell, tuple(available(_of_cell(cell))), ratios)
+        for cell in host.cells))
 
 
+@functools.lru_cache(_CELLS_MAX)
+def _of_cell(cell: HostCell) -> tuple[str, ...]:
+    """Return the classes of a cell."""
+    return (memory(cell.id), shared_cpus(cell.id),
+            *(pages(cell.id, size) for size in cell.sizes),
+            *map(cpu, cell.pcpus))
+
+
+# A claim changes few cells of a host, and hosts of one kind have equal cells.
+@functools.lru_cache(_CELLS_MAX)
 def _claimed_cell(
-    cell: HostCell, available: Available, ratios: Ratios
+    cell: HostCell, amounts: tuple[float, ...], ratios: Ratios
 ) -> HostCell:
-    cpus = tuple(cell.pcpus)
-    memory_mb, vcpus, *free = available([
-        memory(cell.id), shared_cpus(cell.id),
-        *(pages(cell.id, size) for size in cell.sizes), *map(cpu, cpus)])
+    """Return a cell with the usage of the claims.
+
+    :param amounts: the available amounts of its classes
+    """
+    memory_mb, vcpus, *free = amounts
     used_mb = int(cell.memory_mb * ratios.memory) - int(memory_mb)
     sizes = [Pages(
         each.size_kb, each.total, each.total - each.reserved - int(amount),
@@ -155,12 +170,12 @@ def _claimed_cell(
         cell, pages=tuple(sizes), memory_usage=used_mb,
         cpu_usage=int(len(cell.cpus) * ratios.cpu) - int(vcpus),
         pinned=frozenset(number for number, amount in zip(
-            cpus, free[len(sizes):]) if amount < 1))
+            cell.pcpus, free[len(sizes):]) if amount < 1))
 
 
 def free_devices(pools: Pools, available: Available) -> Pools:
     """Return the pools with the devices that no claim has."""
-    free = available([*map(device, pools)])
+    free = available(tuple(map(device, pools)))
     return tuple(dataclasses.replace(pool, count=int(count))
                  for pool, count in zip(pools, free) if count >= 1)
 

@@ -24,6 +24,9 @@ from cellsched.hosts import view
 #: Up to this number of changed hosts are set one by one.
 _FEW = 8
 
+#: Hosts that are kept, with the use of their cells.
+_HOSTS_MAX = 256
+
 
 class HostHardware(NamedTuple):
     """The cells and the free devices of one host.
@@ -57,17 +60,23 @@ class _Tables:
         if rows is None:
             return False
         self.at = columns.log.end
-        for row in rows.tolist():
-            self._hosts.pop(row, None)
-        if len(rows):
+        if len(rows) > _FEW:
+            self._hosts.clear()
             self._fill(columns, rows)
+            return True
+        for row in rows.tolist():
+            before = self._hosts.pop(row, None)
+            host = self.host(columns, row)
+            if host != before:
+                self.cells.put(np.array([row]), host.topology)
+                self.devices.put(np.array([row]), host.pools)
         return True
 
     def host(self, columns: view.MergedColumns, row: int) -> HostHardware:
         """Return the hardware of one host, which may be known."""
         found = self._hosts.get(row)
         if found is None:
-            if len(self._hosts) >= len(columns):
+            if len(self._hosts) >= _HOSTS_MAX:
                 self._hosts.clear()
             found = self._hosts[row] = _host(columns, row)
         return found
@@ -76,12 +85,6 @@ class _Tables:
         self, columns: view.MergedColumns, rows: view.Column
     ) -> None:
         """Set rows; many hosts with equal hardware together."""
-        if len(rows) <= _FEW:
-            for row in rows.tolist():
-                host = self.host(columns, row)
-                self.cells.put(np.array([row]), host.topology)
-                self.devices.put(np.array([row]), host.pools)
-            return
         claims = columns['claims_hardware'][rows]
         for name, fill in (('numa_topology', self._fill_cells),
                            ('device_pools', self._fill_devices)):

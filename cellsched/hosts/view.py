@@ -97,13 +97,11 @@ class MergedColumns:
                 raise self.snapshot.missing(name)
         return column
 
-    def amounts(self, row: int, names: Iterable[str]) -> list[float]:
+    def amounts(self, row: int, classes: tuple[str, ...]) -> list[float]:
         """Return the available amounts of classes in a row; 0 without one."""
         shown, known = self._shown, self.snapshot.columns
-        columns = (shown.get(name, known.get(name))
-                   for name in map(AVAILABLE.__add__, names))
-        return [0.0 if column is None else column.item(row)
-                for column in columns]
+        return [0.0 if (column := shown.get(name, known.get(name))) is None
+                else column.item(row) for name in _available(classes)]
 
     @property
     def names(self) -> list[str]:
@@ -230,6 +228,13 @@ class MergedColumns:
         shown = self._shown[name] = copied[:]
         shown.flags.writeable = False
         return copied
+
+
+# The classes are those of the parts of hosts, of which there are few kinds.
+@functools.lru_cache(1024)
+def _available(classes: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the columns of available amounts."""
+    return tuple(map(AVAILABLE.__add__, classes))
 
 
 # The cache is small, because flavors are few.
