@@ -35,37 +35,37 @@ _NAMED = re.compile(
     r'|PCI_POOL_[0-9A-F]{16})')
 
 #: Names that are kept; they depend on the hosts alone.
-_NAMES_MAX = 8192
+NAMES_MAX = 8192
 
 #: Cells that are kept, with their use.
 _CELLS_MAX = 1024
 
 
-@functools.lru_cache(_NAMES_MAX)
+@functools.lru_cache(NAMES_MAX)
 def cpu(number: int) -> str:
     """Return the class of a dedicated CPU."""
     return f'CUSTOM_PCPU_{number}'
 
 
-@functools.lru_cache(_NAMES_MAX)
+@functools.lru_cache(NAMES_MAX)
 def shared_cpus(cell: int) -> str:
     """Return the class of the shared CPUs of a cell."""
     return f'CUSTOM_NUMA{cell}_VCPU'
 
 
-@functools.lru_cache(_NAMES_MAX)
+@functools.lru_cache(NAMES_MAX)
 def memory(cell: int) -> str:
     """Return the class of the memory of a cell, in MiB."""
     return f'CUSTOM_NUMA{cell}_MEMORY_MB'
 
 
-@functools.lru_cache(_NAMES_MAX)
+@functools.lru_cache(NAMES_MAX)
 def pages(cell: int, size_kb: int) -> str:
     """Return the class of the pages of a size of a cell."""
     return f'CUSTOM_NUMA{cell}_PAGES_{size_kb}KB'
 
 
-@functools.lru_cache(_NAMES_MAX)
+@functools.lru_cache(NAMES_MAX)
 def device(pool: Pool) -> str:
     """Return the class of the devices of a pool."""
     digest = hashlib.sha256(repr(
@@ -180,16 +180,22 @@ def free_devices(pools: Pools, available: Available) -> Pools:
                  for pool, count in zip(pools, free) if count >= 1)
 
 
+@functools.lru_cache(NAMES_MAX)
+def is_named(name: str) -> bool:
+    """Return whether a class is that of a part of a host."""
+    return _NAMED.fullmatch(name) is not None
+
+
 def plain(amounts: Mapping[str, int]) -> dict[str, int]:
     """Return the amounts that do not name parts of a host.
 
     Claims of a server on different hosts have these in common.
     """
     return {name: amount for name, amount in amounts.items()
-            if not _NAMED.fullmatch(name)}
+            if not is_named(name)}
 
 
 def named(amounts: Mapping[str, int]) -> dict[str, int]:
     """Return the other amounts, those of parts of a host."""
     return {name: amount for name, amount in amounts.items()
-            if _NAMED.fullmatch(name)}
+            if is_named(name)}

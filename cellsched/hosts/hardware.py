@@ -22,9 +22,12 @@ from cellsched.hosts import view
 
 
 #: Up to this number of changed hosts are set one by one.
-_FEW = 8
+_FEW = 64
 
-#: Hosts that are kept, with the use of their cells.
+#: Stands for all classes of a host that is read again.
+_ALL = ''
+
+#: Hosts that are kept with the use of their cells.
 _HOSTS_MAX = 256
 
 
@@ -42,35 +45,56 @@ class HostHardware(NamedTuple):
 
 
 class _Tables:
-    """The tables of one set of columns.
+    """The tables of one set of columns, and the hosts that were read last.
 
-    :ivar at: the position in the log up to which they are current
+    A host's amounts follow the decisions, because to read them takes longer.
     """
 
     def __init__(self, columns: view.MergedColumns) -> None:
         self.cells = CellTable(len(columns))
         self.devices = DeviceTable(len(columns))
-        self.at = columns.log.end
         self._hosts: dict[int, HostHardware] = {}
+        #: The available amounts of classes, by row.
+        self._amounts: dict[int, dict[str, float]] = {}
+        #: By row, what changed since the last repair, by class.
+        self._changed: dict[int, dict[str, int]] = {}
         self._fill(columns, np.arange(len(columns)))
 
-    def repair(self, columns: view.MergedColumns) -> bool:
-        """Update the changed rows; return False if they are unknown."""
-        rows = columns.log.since(self.at)
-        if rows is None:
-            return False
-        self.at = columns.log.end
-        if len(rows) > _FEW:
-            self._hosts.clear()
-            self._fill(columns, rows)
-            return True
+    def add(self, row: int, changed: view.Changes, times: int) -> None:
+        """Follow a change of a row's usage."""
+        known = self._amounts.get(row, {})
+        for column, amount in changed:
+            name = _part(column)
+            if name is not None:
+                net = self._changed.setdefault(row, {})
+                net[name] = net.get(name, 0) + times * amount
+                if name in known:
+                    known[name] += times * amount
+
+    def forget(self, rows: view.Column) -> None:
+        """Read these rows again."""
         for row in rows.tolist():
+            self._changed[row] = {_ALL: 1}
+            self._amounts.pop(row, None)
+
+    def repair(self, columns: view.MergedColumns) -> None:
+        """Update the changed rows."""
+        # A decision takes its amounts, gives them back, and reserves them.
+        rows = [row for row, net in self._changed.items()
+                if any(net.values())]
+        self._changed = {}
+        unread = [row for row in rows if row not in self._amounts]
+        if len(unread) > _FEW:
+            for row in unread:
+                self._hosts.pop(row, None)
+            self._fill(columns, np.array(unread))
+            rows = [row for row in rows if row in self._amounts]
+        for row in rows:
             before = self._hosts.pop(row, None)
             host = self.host(columns, row)
             if host != before:
                 self.cells.put(np.array([row]), host.topology)
                 self.devices.put(np.array([row]), host.pools)
-        return True
 
     def host(self, columns: view.MergedColumns, row: int) -> HostHardware:
         """Return the hardware of one host, which may be known."""
@@ -78,7 +102,9 @@ class _Tables:
         if found is None:
             if len(self._hosts) >= _HOSTS_MAX:
                 self._hosts.clear()
-            found = self._hosts[row] = _host(columns, row)
+                self._amounts.clear()
+            found = self._hosts[row] = _host(
+                columns, row, self._amounts.setdefault(row, {}))
         return found
 
     def _fill(
@@ -127,7 +153,20 @@ def _amounts(
     return amounts
 
 
-def _host(columns: view.MergedColumns, row: int) -> HostHardware:
+@functools.lru_cache(units.NAMES_MAX)
+def _part(column: str) -> str | None:
+    """Return the class of a part of hosts whose amounts a column has."""
+    name = column.removeprefix(AVAILABLE)
+    return name if name != column and units.is_named(name) else None
+
+
+def _host(
+    columns: view.MergedColumns, row: int, amounts: dict[str, float]
+) -> HostHardware:
+    """Return the hardware of one host.
+
+    :param amounts: known amounts of classes; those that are read are added
+    """
     encodings = columns.snapshot.encodings
     topology, pools = (
         encodings[name].values[columns[name][row]]
@@ -136,7 +175,13 @@ def _host(columns: view.MergedColumns, row: int) -> HostHardware:
         'cpu_allocation_ratio', 'ram_allocation_ratio')))
     if not columns['claims_hardware'][row]:
         return HostHardware(topology, pools, ratios, False)
-    available = functools.partial(columns.amounts, row)
+
+    def available(classes: tuple[str, ...]) -> list[float]:
+        # All classes of a cell are read together.
+        if not amounts.keys() >= {*classes[:1]}:
+            amounts.update(zip(classes, columns.amounts(row, classes)))
+        return [*map(amounts.__getitem__, classes)]
+
     return HostHardware(
         topology and units.claimed(topology, available, ratios),
         units.free_devices(pools, available), ratios, True)
@@ -144,8 +189,9 @@ def _host(columns: view.MergedColumns, row: int) -> HostHardware:
 
 def _tables(columns: view.MergedColumns) -> _Tables:
     found: _Tables | None = columns.tables.get(_Tables)
-    if found is None or not found.repair(columns):
+    if found is None:
         found = columns.tables[_Tables] = _Tables(columns)
+    found.repair(columns)
     return found
 
 
@@ -163,7 +209,7 @@ def on_host(hosts: view.Hosts, place: int) -> HostHardware:
     columns, row = hosts.columns, int(hosts.table_rows(place))
     if _Tables not in columns.tables:
         # A decision that goes on without its columns asks about few hosts.
-        return _host(columns, row)
+        return _host(columns, row, {})
     return _tables(columns).host(columns, row)
 
 

@@ -65,8 +65,8 @@ class MergedColumns:
         self.reports = host_snapshot.ChangeLog()
         #: These results, by kind; their users manage them.
         self.kept: dict[str, Any] = {}
-        #: Figures for each row that are repaired by the log, too; a decision
-        #: that goes on without these columns does not need them.
+        #: Figures for each row that follow the changes; a decision that goes
+        #: on without these columns does not need them.
         self.tables: dict[type[Any], Any] = {}
         #: The decision's allocations: rows and resources.
         self.taken: list[tuple[int, Mapping[str, int]]] = []
@@ -148,6 +148,8 @@ class MergedColumns:
         self.snapshot, self.position = snapshot, 0
         self._shared.clear()
         self._note(rows)
+        for table in self.tables.values():
+            table.forget(rows)
         for name in self._copies:
             self._extrema.pop(name, None)
 
@@ -202,6 +204,8 @@ class MergedColumns:
 
     def _add(self, row: int, changed: Changes, times: int = 1) -> None:
         self._note((row,))
+        for table in self.tables.values():
+            table.add(row, changed, times)
         for name, amount in changed:
             column = self._copies.get(name)
             if column is None:

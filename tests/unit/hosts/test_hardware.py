@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tables of NUMA cells and PCI devices that follow the columns."""
 
+import copy
+import random
+
 from cellsched.hardware import devices
 from cellsched.hardware import fit
 from cellsched.hardware import guest
 from cellsched.hardware import units
 from cellsched.hosts import hardware
+from cellsched.hosts import view
 from cellsched.testing import builders
 from tests.unit import base
 from tests.unit.filters import cells
@@ -70,3 +74,32 @@ class TestTables(base.TestCase):
             self.assertEqual(
                 cpus, len(found.topology.cells[0].free_pcpus))
             self.assertEqual(count, sum(each.count for each in found.pools))
+
+    def test_random_changes_agree_with_a_new_table(self):
+        table, choice = self.table(6), random.Random(1)
+        reserved = []
+        for step in range(60):
+            hosts = table.view(builders.NOW)
+            for _ in range(choice.randrange(3)):
+                hosts.take(choice.randrange(6), {
+                    units.cpu(choice.randrange(8)): 1, units.memory(0): 64,
+                    units.device(self.pools[0]): 1, 'VCPU': 1}, 'x')
+                self.verdicts(hosts)
+            if choice.random() < 0.6:
+                reserved.append(table.reserve(hosts))
+            table.reuse(hosts)
+            if choice.random() < 0.3 and reserved:
+                table.rollback(reserved.pop())
+            if choice.random() < 0.3:
+                table.put([table['uuid'][choice.randrange(6)]], {
+                    f'available:{units.cpu(choice.randrange(8))}':
+                    [float(choice.randrange(2))]})
+                table.publish()
+            with self.subTest(step=step), table.viewed(builders.NOW) as hosts:
+                anew = view.Hosts(copy.copy(hosts.columns), builders.NOW, {})
+                anew.columns.tables = {}
+                self.assertEqual(self.verdicts(anew), self.verdicts(hosts))
+                self.assertEqual([hardware.on_host(anew, row)
+                                  for row in range(6)],
+                                 [hardware.on_host(hosts, row)
+                                  for row in range(6)])
