@@ -10,16 +10,27 @@ import threading
 from typing import Any
 
 from oslo_config import cfg
-from oslo_reports.generators.conf import ConfigReportGenerator
-from oslo_reports import guru_meditation_report
 
 #: The signals at which a service writes a report, if
 #: ``[oslo_reports] file_event_handler`` names no file to watch instead.
 SIGNALS = (signal.SIGUSR1, signal.SIGUSR2)
 
 
-class Report(guru_meditation_report.TextGuruMeditation):
-    """A report: threads, processes, options, and the state of the service."""
+#: Titles of the sections of this project, and what returns their text.
+_sections: list[tuple[str, Callable[[], Any]]] = []
+
+
+def _report() -> Any:
+    """Return the report: threads, processes, options, and these sections."""
+    # Few processes need the library, and to import it takes CPU.
+    from oslo_reports import guru_meditation_report
+
+    class Report(guru_meditation_report.TextGuruMeditation):
+        """A report of one process."""
+
+        persistent_sections = _sections
+
+    return Report
 
 
 class _Package:
@@ -43,11 +54,15 @@ def register(conf: cfg.ConfigOpts, program: str) -> None:
 
     :param program: the name of the program, for the name of the file
     """
+    def options() -> Any:
+        from oslo_reports.generators.conf import ConfigReportGenerator
+
+        return ConfigReportGenerator(conf)()
+
     # The section of the library shows the global configuration.
-    Report.register_section(
-        f'Options of {program}', ConfigReportGenerator(conf))
+    _sections.append((f'Options of {program}', options))
     if conf.oslo_reports.file_event_handler:
-        Report.setup_autorun(_Package, program, conf=conf)
+        _report().setup_autorun(_Package, program, conf=conf)
         return
 
     writing = threading.Lock()
@@ -55,7 +70,7 @@ def register(conf: cfg.ConfigOpts, program: str) -> None:
     def write() -> None:
         # The outputs of two reports would mix.
         with writing:
-            Report.handle_signal(
+            _report().handle_signal(
                 _Package, program, conf.oslo_reports.log_dir, None)
 
     def start(number: int, frame: Any) -> None:
@@ -71,5 +86,5 @@ def add_state(state: Callable[[], Mapping[str, Any]]) -> None:
 
     :param state: returns values that JSON has, by title
     """
-    Report.register_section('State', lambda: json.dumps(
-        state(), indent=2, default=str) + '\n')
+    _sections.append(('State', lambda: json.dumps(
+        state(), indent=2, default=str) + '\n'))
