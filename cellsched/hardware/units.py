@@ -126,7 +126,7 @@ def amounts(
         add(device(pool), pool.count)
     for pool in after:
         add(device(pool), -pool.count)
-    return taken
+    return {name: amount for name, amount in taken.items() if amount}
 
 
 def claimed(

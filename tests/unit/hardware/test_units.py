@@ -54,9 +54,12 @@ class UnitsTest(unittest.TestCase):
              'CUSTOM_NUMA0_MEMORY_MB': 64}, units.amounts(old, placement))
 
     def test_taken_devices_are_counted_by_pool(self):
-        [pool] = self.POOLS
-        remaining = devices.take(self.POOLS, [devices.DeviceRequest(
+        # None is taken of the other pool.
+        pools = devices.pools([
+            {'vendor_id': '10de', 'numa_node': node, 'count': 3}
+            for node in (0, 1)])
+        remaining = devices.take(pools, [devices.DeviceRequest(
             2, ({'vendor_id': '10de'},), 'gpu')])
 
-        self.assertEqual({units.device(pool): 2}, units.amounts(
-            None, (), self.POOLS, remaining))
+        self.assertEqual({units.device(pools[0]): 2}, units.amounts(
+            None, (), pools, remaining))
