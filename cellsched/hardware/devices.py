@@ -22,6 +22,9 @@ from cellsched.hardware.host import HostTopology
 REQUIRED, LEGACY, PREFERRED, SOCKET = AFFINITIES = (
     'required', 'legacy', 'preferred', 'socket')
 
+#: The properties that identify a device in texts.
+_IDS = 'vendor_id', 'product_id', 'dev_type'
+
 #: Properties of a request that are for Placement.
 _OF_PLACEMENT = frozenset({'resource_class', 'traits', 'rp_uuids'})
 
@@ -51,6 +54,16 @@ class Pool:
     def values(self) -> Mapping[str, Any]:
         """The properties by name, with ``numa_node``."""
         return {'numa_node': self.numa_node, **dict(self.properties)}
+
+    @property
+    def title(self) -> str:
+        """The devices in words: ids, type and tags."""
+        values = {name: value for name, value in self.properties
+                  if name not in _IDS}
+        return ' '.join((
+            ':'.join(str(self.values.get(name)) for name in _IDS[:2]),
+            *([str(self.values[_IDS[2]])] if self.values.get(_IDS[2]) else []),
+            *(f'{name}={value}' for name, value in values.items())))
 
     @property
     def kind(self) -> tuple[int | None, tuple[tuple[str, Any], ...]]:
@@ -245,6 +258,14 @@ def matching(
             0 < providers.get(pools[each].provider or '', 0)
             <= pools[each].count)]
     return found if found and enough(found) else None
+
+
+def describe(requests: Iterable[DeviceRequest]) -> str:
+    """Return requests in words."""
+    return ' and '.join(
+        f'{each.count} PCI device{"" if each.count == 1 else "s"} '
+        f'{f"of alias {each.alias}" if each.alias else "for a port"}'
+        for each in requests)
 
 
 def _is_remote(values: Mapping[str, Any]) -> bool:

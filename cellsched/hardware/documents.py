@@ -16,6 +16,7 @@ from typing import Any
 from cellsched import exception
 from cellsched.hardware import devices
 from cellsched.hardware.devices import DeviceRequest
+from cellsched.hardware.devices import Pool
 from cellsched.hardware.devices import Pools
 from cellsched.hardware.fit import Networks
 from cellsched.hardware.fit import PlacedCell
@@ -336,6 +337,12 @@ def written_pools(pools: Pools) -> dict[str, Any]:
             'product_id': tags.pop('product_id'),
             'numa_node': pool.numa_node, 'count': pool.count, 'tags': tags}))
     return _object('PciDevicePoolList', '1.1', {'objects': listed})
+
+
+def written_pool(pool: Pool) -> dict[str, Any]:
+    """Return a pool as a mapping, which :func:`device_pools` reads."""
+    return {**dict(pool.properties), 'numa_node': pool.numa_node,
+            'count': pool.count}
 
 
 def written_requests(requests: Iterable[DeviceRequest]) -> dict[str, Any]:

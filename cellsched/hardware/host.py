@@ -12,6 +12,26 @@ CPUs = frozenset[int]
 KIB = 1024
 
 
+def shown_size(size_kb: int) -> str:
+    """Return the size of a page with its unit."""
+    for unit, factor in ('GB', KIB * KIB), ('MB', KIB):
+        if not size_kb % factor:
+            return f'{size_kb // factor} {unit}'
+    return f'{size_kb} KB'
+
+
+def shown_cpus(cpus: Iterable[int]) -> str:
+    """Return numbers of CPUs as a text such as ``0-3,8``."""
+    runs: list[list[int]] = []
+    for each in sorted(cpus):
+        if runs and each == runs[-1][-1] + 1:
+            runs[-1].append(each)
+        else:
+            runs.append([each])
+    return ','.join(str(run[0]) if len(run) == 1 else f'{run[0]}-{run[-1]}'
+                    for run in runs)
+
+
 @dataclasses.dataclass(frozen=True)
 class Pages:
     """The memory pages of one size in a cell.

@@ -15,6 +15,8 @@ import dataclasses
 import functools
 import hashlib
 import re
+from typing import Any
+from typing import TypeVar
 
 from cellsched.hardware.devices import Pool
 from cellsched.hardware.devices import Pools
@@ -25,14 +27,17 @@ from cellsched.hardware.host import HostCell
 from cellsched.hardware.host import HostTopology
 from cellsched.hardware.host import KIB
 from cellsched.hardware.host import Pages
+from cellsched.hardware.host import shown_cpus
+from cellsched.hardware.host import shown_size
 
 #: Returns the unclaimed amounts of classes on a host.
 Available = Callable[[tuple[str, ...]], Sequence[float]]
 
 #: The classes of parts of a host.
 _NAMED = re.compile(
-    r'CUSTOM_(PCPU_\d+|NUMA\d+_(VCPU|MEMORY_MB|PAGES_\d+KB)'
-    r'|PCI_POOL_[0-9A-F]{16})')
+    r'CUSTOM_(PCPU_(?P<cpu>\d+)'
+    r'|NUMA(?P<cell>\d+)_(VCPU|(?P<memory>MEMORY_MB)|PAGES_(?P<size>\d+)KB)'
+    r'|PCI_POOL_(?P<pool>[0-9A-F]{16}))')
 
 #: Names that are kept; they depend on the hosts alone.
 NAMES_MAX = 8192
@@ -186,7 +191,10 @@ def is_named(name: str) -> bool:
     return _NAMED.fullmatch(name) is not None
 
 
-def plain(amounts: Mapping[str, int]) -> dict[str, int]:
+_Amount = TypeVar('_Amount')
+
+
+def plain(amounts: Mapping[str, _Amount]) -> dict[str, _Amount]:
     """Return the amounts that do not name parts of a host.
 
     Claims of a server on different hosts have these in common.
@@ -199,3 +207,81 @@ def named(amounts: Mapping[str, int]) -> dict[str, int]:
     """Return the other amounts, those of parts of a host."""
     return {name: amount for name, amount in amounts.items()
             if is_named(name)}
+
+
+def title(name: str) -> str:
+    """Return a class in words; other classes are unchanged."""
+    found = _NAMED.fullmatch(name)
+    if found is None:
+        return name
+    if found['cpu']:
+        return f'CPU {found["cpu"]}'
+    if found['pool']:
+        return f'devices of pool {found["pool"]}'
+    kind = (f'pages of {shown_size(int(found["size"]))}' if found['size']
+            else 'MB of memory' if found['memory'] else 'shared CPUs')
+    return f'{kind} of NUMA cell {found["cell"]}'
+
+
+def parts(
+    amounts: Mapping[str, int], host: HostTopology | None, pools: Pools
+) -> list[dict[str, Any]]:
+    """Return the parts of a host that amounts name, as plain data.
+
+    Each part has ``cell``, the id of a cell, or None for devices near to
+    none; ``cpus``, the numbers of dedicated CPUs; ``shared_cpus``;
+    ``memory_mb``; ``pages``, numbers by size; and ``devices``, numbers by
+    kind. What the host no longer has is in a last part with ``unknown``.
+
+    :param pools: kinds of devices of the host
+    """
+    rest, found = named(amounts), []
+    for cell in host.cells if host else ():
+        found.append({
+            'cell': cell.id,
+            'cpus': sorted(number for number in cell.pcpus
+                           if rest.pop(cpu(number), 0)),
+            'shared_cpus': rest.pop(shared_cpus(cell.id), 0),
+            'memory_mb': rest.pop(memory(cell.id), 0),
+            'pages': {shown_size(each.size_kb): amount for each in cell.pages
+                      if (amount := rest.pop(
+                          pages(cell.id, each.size_kb), 0))},
+            'devices': _devices(rest, pools, cell.id)})
+    for node in dict.fromkeys(pool.numa_node for pool in pools):
+        if devices := _devices(rest, pools, node):
+            found.append({
+                'cell': node, 'cpus': [], 'shared_cpus': 0, 'memory_mb': 0,
+                'pages': {}, 'devices': devices})
+    return [each for each in found if any(
+        value for name, value in each.items() if name != 'cell')] + [
+            {'cell': None, 'unknown': rest}] * bool(rest)
+
+
+def _devices(
+    rest: dict[str, int], pools: Pools, node: int | None
+) -> dict[str, int]:
+    """Take the devices near to a cell out of amounts."""
+    return {pool.title: amount for pool in pools if pool.numa_node == node
+            and (amount := rest.pop(device(pool), 0))}
+
+
+def describe(part: Mapping[str, Any]) -> str:
+    """Return a part of :func:`parts` in words, without its cell.
+
+    Empty fields may be left out.
+    """
+    if 'unknown' in part:
+        return 'no longer on the host: ' + ', '.join(
+            map(title, sorted(part['unknown'])))
+    texts = []
+    if cpus := part.get('cpus'):
+        texts.append(f'CPUs {shown_cpus(cpus)}')
+    if shared := part.get('shared_cpus'):
+        texts.append(f'{shared} shared CPUs')
+    texts += [f'{count} x {size} pages'
+              for size, count in part.get('pages', {}).items()]
+    if memory_mb := part.get('memory_mb'):
+        texts.append(f'{memory_mb} MB')
+    return ', '.join([*texts, *(
+        f'{count} x {kind}' for kind, count
+        in part.get('devices', {}).items())])

@@ -19,9 +19,11 @@ The values of the column ``aggregates`` are ids of aggregates. A column that is
 left out has its default.
 """
 
+from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
+import contextlib
 import dataclasses
 import json
 import math
@@ -31,6 +33,9 @@ from typing import Any
 import numpy as np
 
 from cellsched import exception
+from cellsched.hardware.devices import Pool
+from cellsched.hardware import documents
+from cellsched.hardware.host import HostTopology
 from cellsched.hosts import aggregate
 from cellsched.hosts import cell_health
 from cellsched.hosts import columns
@@ -43,7 +48,7 @@ VERSION = 1
 HOSTS_MAX = 1_000_000
 CELLS_MAX = 10_000
 AGGREGATES_MAX = 100_000
-AVAILABLE_MAX = 1000
+AVAILABLE_MAX = 10_000
 SHARING_MAX = 100_000
 
 #: Required columns, which identify hosts.
@@ -167,6 +172,10 @@ def _column(table: HostTable, name: str) -> Any:
 def _plain(value: Any) -> Any:
     if isinstance(value, aggregate.HostAggregate):
         return value.id
+    if isinstance(value, HostTopology):
+        return documents.written_host(value)
+    if isinstance(value, Pool):
+        return documents.written_pool(value)
     if isinstance(value, tuple):
         return [_plain(each) for each in value]
     return sorted(value) if isinstance(value, frozenset) else value
@@ -439,7 +448,9 @@ def parse_column(
     if kind == columns.CODED:
         assert spec is not None
         check_keys(data, field, {'values', 'codes'}, {'values', 'codes'})
-        values = [_value(f'{field}.values[{place}]', value, spec.default)
+        read = _DOCUMENTS.get(spec.name)
+        values = [_read(f'{field}.values[{place}]', value, read) if read else
+                  _value(f'{field}.values[{place}]', value, spec.default)
                   for place, value in items(
                       f'{field}.values', data['values'], max(count, 1))]
         codes = _numbers(f'{field}.codes', data['codes'], count)
@@ -484,6 +495,29 @@ def _check_length(field: str, data: Any, count: int) -> None:
     if not isinstance(data, list) or len(data) != count:
         raise invalid(
             field, f'a list of {count} values, one for each host')
+
+
+#: Readers of the columns that have documents.
+_DOCUMENTS = {'numa_topology': documents.host_topology,
+              'device_pools': documents.device_pools}
+
+
+def _read(field: str, data: Any, read: Callable[[Any], Any]) -> Any:
+    """Return a value that is a document."""
+    with contextlib.suppress(exception.InvalidField, RecursionError):
+        if _is_bounded(data):
+            return read(data)
+    raise invalid(field, "a document of Nova's form, with whole numbers from "
+                  f'0 to {columns.NUMBER_MAX:.0f}')
+
+
+def _is_bounded(data: Any) -> bool:
+    """Return whether all numbers in a document are in their bounds."""
+    if isinstance(data, (Mapping, list)):
+        return all(map(_is_bounded, data.values() if isinstance(
+            data, Mapping) else data))
+    return not isinstance(data, (int, float)) or (
+        0 <= data <= columns.NUMBER_MAX)
 
 
 def _value(field: str, data: Any, default: Any) -> Any:

@@ -20,6 +20,9 @@ from typing import Any
 
 import numpy as np
 
+from cellsched.hardware.devices import Pool
+from cellsched.hardware import documents
+from cellsched.hardware.host import HostTopology
 from cellsched.hosts import aggregate
 from cellsched.hosts.cell_health import Cells
 from cellsched.hosts import columns as host_columns
@@ -183,6 +186,10 @@ def _plain(value: Any) -> Any:
     if isinstance(value, aggregate.HostAggregate):
         return {'aggregate': [value.id, value.uuid, value.name,
                               dict(value.metadata)]}
+    if isinstance(value, HostTopology):
+        return {'numa_topology': documents.written_host(value)}
+    if isinstance(value, Pool):
+        return {'device_pool': documents.written_pool(value)}
     if isinstance(value, tuple):
         return [_plain(each) for each in value]
     return {'set': sorted(value)} if isinstance(value, frozenset) else value
@@ -251,6 +258,11 @@ class StateDecoder:
         if isinstance(given, dict):
             if 'set' in given:
                 return frozenset(given['set'])
+            if 'numa_topology' in given:
+                return documents.host_topology(given['numa_topology'])
+            if 'device_pool' in given:
+                [pool] = documents.device_pools([given['device_pool']])
+                return pool
             number, uuid, name, metadata = given['aggregate']
             # Aggregates are equal only if they are the same object.
             key = number, uuid, name, tuple(sorted(metadata.items()))

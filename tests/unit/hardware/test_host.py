@@ -15,6 +15,17 @@ class PagesTest(unittest.TestCase):
         self.assertTrue(host.Pages(2048, 10, 10).holds(20, whole=True))
 
 
+class TextsTest(unittest.TestCase):
+    def test_numbers_of_cpus_are_ranges(self):
+        for cpus, text in (([], ''), ([3], '3'), ([4, 3, 1], '1,3-4')):
+            self.assertEqual(text, host.shown_cpus(cpus))
+
+    def test_page_sizes_have_the_largest_unit(self):
+        for size_kb, text in (
+                (4, '4 KB'), (2048, '2 MB'), (1048576, '1 GB')):
+            self.assertEqual(text, host.shown_size(size_kb))
+
+
 class HostTopologyTest(unittest.TestCase):
     def cell(self, number, socket):
         return host.HostCell(

@@ -40,6 +40,41 @@ class UnitsTest(unittest.TestCase):
             units.plain({'PCPU': 2, 'CUSTOM_NUMA_LICENCE': 1,
                          'CUSTOM_PCPU_X': 1, **named}))
 
+    def test_names_in_words(self):
+        self.assertEqual(
+            ['CPU 12', 'shared CPUs of NUMA cell 1',
+             'MB of memory of NUMA cell 1', 'pages of 1 GB of NUMA cell 10',
+             'devices of pool 0123456789ABCDEF', 'VCPU', 'CUSTOM_PCPU_X'],
+            [*map(units.title, (
+                units.cpu(12), units.shared_cpus(1), units.memory(1),
+                units.pages(10, 2 ** 20), 'CUSTOM_PCI_POOL_0123456789ABCDEF',
+                'VCPU', 'CUSTOM_PCPU_X'))])
+
+    def test_parts_are_by_cell(self):
+        far = devices.pools([{'vendor_id': '8086', 'product_id': '154c',
+                              'dev_type': 'type-VF', 'numa_node': None,
+                              'count': 1, 'physical_network': 'red'}])
+        parts = units.parts({
+            'PCPU': 2, units.cpu(5): 1, units.cpu(4): 1, units.memory(2): 64,
+            units.pages(2, 4): 16384, units.device(self.POOLS[0]): 2,
+            units.device(far[0]): 1, units.cpu(99): 1,
+        }, self.HOST, (*self.POOLS, *far))
+
+        self.assertEqual([
+            {'cell': 2, 'cpus': [4, 5], 'shared_cpus': 0, 'memory_mb': 64,
+             'pages': {'4 KB': 16384}, 'devices': {'10de:20b5': 2}},
+            {'cell': None, 'cpus': [], 'shared_cpus': 0, 'memory_mb': 0,
+             'pages': {}, 'devices': {
+                 '8086:154c type-VF physical_network=red': 1}},
+            {'cell': None, 'unknown': {units.cpu(99): 1}}], parts)
+        self.assertEqual(
+            ['CPUs 4-5, 16384 x 4 KB pages, 64 MB, 2 x 10de:20b5',
+             '1 x 8086:154c type-VF physical_network=red',
+             'no longer on the host: CPU 99'], [*map(units.describe, parts)])
+
+    def test_amounts_without_named_parts_are_no_parts(self):
+        self.assertEqual([], units.parts({'VCPU': 1}, None, ()))
+
     def test_isolated_server_takes_idle_threads(self):
         topology = guest.topology(1, 64, {
             'hw:cpu_policy': 'dedicated', 'hw:cpu_thread_policy': 'isolate'},

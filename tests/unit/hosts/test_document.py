@@ -8,6 +8,7 @@ import hypothesis
 from hypothesis import strategies as st
 
 from cellsched import exception
+from cellsched.hardware import devices
 from cellsched.hosts import columns
 from cellsched.hosts.document import check_available
 from cellsched.hosts.document import check_keys
@@ -24,6 +25,7 @@ from cellsched.hosts import providers
 from cellsched.testing import builders
 from tests import profile
 from tests.unit import base
+from tests.unit.filters import cells
 from tests.unit import strategies
 
 NORTH = '10000000-0000-4000-8000-000000000001'
@@ -91,6 +93,33 @@ class TestSnapshot(base.TestCase):
         self.assertEqual(made.table.cells.known, again.table.cells.known)
         self.assertEqual(
             dump(made)['columns'], dump(again)['columns'])
+
+    def test_cells_and_devices_are_the_same_afterwards(self):
+        hosts = builders.table(
+            numa_topology=[cells.topology(2, 8, threads=2), None],
+            device_pools=[devices.pools([
+                cells.pool(2, 1, dev_type='type-VF', trusted='true'),
+                cells.pool(1, None)]), ()], claims_hardware=[True, False])
+
+        self.assertEqual(plain(hosts), plain(round_trip(taken(hosts)).table))
+
+    def test_invalid_cells_and_devices_are_refused(self):
+        made = dump(taken(builders.table(numa_topology=[
+            cells.topology(2), None])))
+        for name, value in (
+                ('numa_topology', {'cells': [{'id': 'x'}]}),
+                ('numa_topology', {'cells': [{'id': 0, 'memory': -1}]}),
+                ('numa_topology', 7), ('device_pools', [{'count': 'x'}]),
+                ('device_pools', [{'count': -1}]),
+                ('device_pools', [{'count': 2 ** 64}]),
+                ('device_pools', 'x')):
+            columns_ = {**made['columns'], name: {
+                'values': [value, None], 'codes': [0, 1]}}
+            with self.subTest(name=name, value=value):
+                error = self.assertRaises(exception.InvalidField, load, {
+                    **made, 'columns': columns_})
+                self.assertEqual(f'columns.{name}.values[0]', error.field)
+                self.assertIn('from 0 to 9007199254740992', str(error))
 
     @hypothesis.given(strategies.tables(
         {'note': hypothesis.strategies.text(max_size=3)}))

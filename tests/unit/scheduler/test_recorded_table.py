@@ -7,12 +7,14 @@ import uuid
 
 import numpy as np
 
+from cellsched.hardware import devices
 from cellsched.hosts.aggregate import HostAggregate
 from cellsched.hosts import columns
 from cellsched.hosts.providers import SharingProvider
 from cellsched.hosts.table import HostTable
 from cellsched.scheduler import recorded_table
 from tests.unit import base
+from tests.unit.filters import cells
 
 EXTRA = (columns.Column('racks', columns.CODED, ('none',), 'a plug-in'),
          columns.Column('watts', 'float64', 1.5, 'a plug-in'))
@@ -158,6 +160,17 @@ class TestStates(base.TestCase):
         elif what == 1:
             self.table.confirm(allocations)
         self.table.reuse(hosts)
+
+    def test_cells_and_devices_are_read_as_written(self):
+        for topology in cells.topology(3, 4, threads=2), None:
+            for node in None, 0:
+                self.table.put([uuid_of(1)], {
+                    'numa_topology': topology, 'device_pools': [
+                        devices.pools([cells.pool(
+                            1, node, dev_type='type-VF')])]})
+                self.sync()
+        self.table.put([uuid_of(1)], {'device_pools': [()]})
+        self.sync()
 
     def test_unchanged_state_adds_no_bytes(self):
         first = self.sync()
