@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from cellsched import exception
+from cellsched.hardware import units
 
 #: The documents that are read here are of this version; see
 #: ``cellsched.scheduler.explanation.decision_record``.
@@ -155,11 +156,16 @@ def _refusal(document: Mapping[str, Any]) -> Iterator[str]:
     yield f'No host: {document["reason"]}'
     if not document['rejections']:
         return
+    examples = document['examples']
+    stages = [each['by'] for each in document['rejections']]
     yield ''
     yield from table(
         ('Rejected by', 'Hosts', 'Nearest miss', 'Among them'), [
-            (each['by'], each['hosts'], _nearest(each.get('nearest')),
-             each.get('cells') or document['examples'].get(each['by'], ()))
+            (each['by'] if stages.count(each['by']) < 2
+             else f'{each["by"]}: {each["reason"]}',
+             each['hosts'], _nearest(each.get('nearest')),
+             each.get('cells') or examples.get(
+                 each['reason'], examples.get(each['by'], ())))
             for each in document['rejections']])
 
 
@@ -193,6 +199,13 @@ def _picks(
     if given:
         yield ''
         yield from table(('Server', 'Group', 'Provider', 'Gives'), given)
+    parts = [(pick['instance'], 'none' if part['cell'] is None
+              else part['cell'], units.describe(part))
+             for pick in picks[:_LISTED_MAX]
+             for part in pick['first'].get('hardware', ())]
+    if parts:
+        yield ''
+        yield from table(('Server', 'NUMA cell', 'Gives'), parts)
 
 
 def _amounts(resources: Mapping[str, int]) -> str:

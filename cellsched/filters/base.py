@@ -5,10 +5,12 @@ import abc
 from collections.abc import Hashable
 from collections.abc import Iterable
 from collections.abc import Mapping
+from collections.abc import Sequence
 import functools
 import math
 from typing import Any
 from typing import ClassVar
+from typing import NamedTuple
 
 import numpy as np
 from oslo_config import cfg
@@ -17,6 +19,19 @@ from cellsched.conf import filter_scheduler
 from cellsched.hosts import state
 from cellsched.hosts import view
 from cellsched import objects
+
+
+class Reason(NamedTuple):
+    """A reason why a filter rejected some hosts.
+
+    :ivar text: in the form of :attr:`Filter.reason`
+    :ivar hosts: mask of these hosts among those that the filter rejected
+    :ivar shortfall: as :meth:`Filter.shortfall` returns it for these hosts
+    """
+
+    text: str
+    hosts: view.Mask
+    shortfall: tuple[view.Column, str] | None = None
 
 
 class Filter(abc.ABC):
@@ -187,6 +202,20 @@ class Filter(abc.ABC):
         found, to report the host that lacks least.
         """
         return None
+
+    def reasons(
+        self, hosts: view.Hosts, request: objects.RequestSpec
+    ) -> Sequence[Reason]:
+        """Return the reasons why these hosts were rejected, each host once.
+
+        Override it if hosts lack different parts of a request. By default,
+        one reason has the results of :meth:`reason_for` and :meth:`shortfall`.
+
+        :param hosts: the hosts that this filter rejected, at least one
+        """
+        return [Reason(
+            self.reason_for(hosts, request), np.ones(len(hosts), bool),
+            self.shortfall(hosts, request))]
 
 
 class BaseHostFilter:

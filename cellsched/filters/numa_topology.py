@@ -3,6 +3,7 @@
 
 from collections.abc import Hashable
 from collections.abc import Mapping
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -28,6 +29,7 @@ class NUMATopologyFilter(base.Filter):
     devices and networks. A host that reports no NUMA cells is rejected.
     """
 
+    reason = 'lacks NUMA cells with room for the server'
     local = True
     reads = frozenset({
         'numa_topology', 'network_metadata',
@@ -82,16 +84,8 @@ class NUMATopologyFilter(base.Filter):
             return None
         return demand.topology, demand.networks, request.needs_threads()
 
-    def reason_for(
+    def reasons(
         self, hosts: view.Hosts, request: objects.RequestSpec
-    ) -> str:
-        demand = request.hardware()
-        if demand is None or demand.topology is None:
-            return 'has no CPUs with several threads'
-        cells, _ = hardware.tables(hosts)
-        lacks = cells.lacks(
-            demand.topology, hardware.rows(hosts), *hardware.ratios(hosts))
-        if len(lacks) == 1:
-            return next(iter(lacks))
-        return ', '.join(f'{text} ({count} of them)' for text, count in sorted(
-            lacks.items(), key=lambda item: -item[1]))
+    ) -> Sequence[base.Reason]:
+        return [base.Reason(*lack) for lack in hardware.lacks(
+            hosts, request.hardware(), request.needs_threads())]

@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Keep hosts with the PCI devices of a request."""
 
+from collections.abc import Sequence
 import dataclasses
 
+import numpy as np
+
 from cellsched.filters import base
+from cellsched.hardware.devices import describe
 from cellsched.hosts import hardware
 from cellsched.hosts import view
 from cellsched import objects
@@ -16,6 +20,7 @@ class PciPassthroughFilter(base.Filter):
     the server.
     """
 
+    reason = 'lacks the PCI devices of the server'
     local = True
     reads = frozenset({
         'pci_requests', 'flavor.extra_specs.pci_passthrough:alias',
@@ -39,16 +44,21 @@ class PciPassthroughFilter(base.Filter):
                 demand, topology=None), mask)
         return mask
 
-    def reason_for(
+    def reasons(
         self, hosts: view.Hosts, request: objects.RequestSpec
-    ) -> str:
+    ) -> Sequence[base.Reason]:
         demand = request.hardware()
         _, pools = hardware.tables(hosts)
+        rest, found = np.ones(len(hosts), bool), []
         for asked, free in pools.lacking(
                 demand.devices if demand else (), hardware.rows(hosts)):
-            if (free < asked.count).any():
-                name = f' of alias {asked.alias}' if asked.alias else (
-                    ' for a port')
-                return (f'has at most {int(free.max())} of the {asked.count} '
-                        f'PCI devices{name}')
-        return 'has too few PCI devices for all requests together'
+            lacking = rest & (free < asked.count)
+            if lacking.any():
+                found.append(base.Reason(
+                    f'lacks {describe([asked])}', lacking,
+                    (asked.count - free[lacking], 'PCI devices')))
+                rest &= ~lacking
+        if rest.any():
+            found.append(base.Reason(
+                'lacks PCI devices for all requests together', rest))
+        return found

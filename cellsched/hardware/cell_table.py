@@ -14,6 +14,7 @@ import dataclasses
 import functools
 import itertools
 from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +26,7 @@ from cellsched.hardware.host import HostCell
 from cellsched.hardware.host import HostTopology
 from cellsched.hardware.host import KIB
 from cellsched.hardware.host import Pages
+from cellsched.hardware.host import shown_size
 from cellsched.hardware import units
 
 Numbers = npt.NDArray[np.float64]
@@ -41,6 +43,9 @@ _FREE, _SMALL, _SMALL_FREE, _SMALL_SIZE = range(4, 8)
 #: its socket; the number of its networks.
 _CORES, _USABLE, _TOGETHER, _ISOLABLE, _ID, _SOCKET, _NETWORKS = range(8, 15)
 _FIXED = 15
+
+#: The unit of memory in reasons.
+_MEMORY_NOUN = 'MB of memory'
 
 #: The number of an absent cell, which is less than any demand.
 _ABSENT = -1
@@ -82,6 +87,39 @@ class _Kind:
     def is_pinned(self) -> bool:
         """True if any vCPU may have a dedicated CPU."""
         return self.policy in (guest.DEDICATED, guest.MIXED)
+
+
+class _Criterion(NamedTuple):
+    """An amount that a host cell must offer to a guest cell.
+
+    :ivar noun: the unit, with the place of its plural ending
+    :ivar holds: the cells that offer the amount, by place and row
+    :ivar free: returns what cells offer, in this unit; None if the amount
+        does not depend on their use
+    """
+
+    amount: int
+    noun: str
+    holds: Mask
+    free: Callable[[], Numbers] | None = None
+
+    def text(self, number: int = 1) -> str:
+        """Return the amount for a number of guest cells, in words."""
+        return _counted(self.amount * number, self.noun)
+
+
+class Lack(NamedTuple):
+    """Rows that lack the same.
+
+    :ivar text: completes "This host …"
+    :ivar rows: mask of these rows
+    :ivar missing: what each of them lacks in the cells that lack least, with
+        the unit; None if that is no amount
+    """
+
+    text: str
+    rows: Mask
+    missing: tuple[Numbers, str] | None = None
 
 
 def _kinds(topology: GuestTopology) -> dict[_Kind, int]:
@@ -233,9 +271,8 @@ class CellTable:
         :param near: which cells may serve together; by default any
         """
         kinds = _kinds(topology)
-        masks = [functools.reduce(np.logical_and, (
-            mask for _, mask in self._criteria(
-                rows, kind, cpu_ratio, ram_ratio))) for kind in kinds]
+        masks = [_all_of(self._criteria(rows, kind, cpu_ratio, ram_ratio))
+                 for kind in kinds]
         counts = list(kinds.values())
         if near is None:
             return _assignable(masks, counts)
@@ -250,40 +287,46 @@ class CellTable:
     def _criteria(
         self, rows: Rows, kind: _Kind, cpu_ratio: Ratio,
         ram_ratio: Ratio,
-    ) -> Iterator[tuple[str, Mask]]:
-        """Yield what a cell must offer, and the cells that offer it."""
+    ) -> Iterator[_Criterion]:
+        """Yield what a cell must offer."""
         def at(number: int) -> Numbers:
             return self._at(number, rows)
 
         yield self._memory(at, kind)
         if kind.policy != guest.DEDICATED:
-            yield (f'{kind.cpus} shared CPUs',
-                   (at(_CPUS) >= kind.cpus)
-                   & (at(_CPU_USAGE) + kind.cpus
-                      <= at(_CPUS) * cpu_ratio))
-            yield (f'{kind.memory_mb} MB of memory',
-                   at(_MEMORY_USAGE) + kind.memory_mb
-                   <= at(_MEMORY) * ram_ratio)
+            yield _Criterion(
+                kind.cpus, 'shared CPU{s}',
+                (at(_CPUS) >= kind.cpus)
+                & (at(_CPU_USAGE) + kind.cpus <= at(_CPUS) * cpu_ratio),
+                lambda: np.minimum(
+                    at(_CPUS), at(_CPUS) * cpu_ratio - at(_CPU_USAGE)))
+            yield _Criterion(
+                kind.memory_mb, _MEMORY_NOUN,
+                at(_MEMORY_USAGE) + kind.memory_mb <= at(_MEMORY) * ram_ratio,
+                lambda: at(_MEMORY) * ram_ratio - at(_MEMORY_USAGE))
         if not kind.is_pinned:
             return
         needed = kind.pcpus + kind.emulator
-        yield f'{needed} free dedicated CPUs', at(_FREE) >= needed
+        yield _Criterion(needed, 'free dedicated CPU{s}',
+                         at(_FREE) >= needed, lambda: at(_FREE))
         if kind.thread_policy == guest.REQUIRE:
-            yield (f'{kind.pcpus} free threads of whole cores',
-                   at(_TOGETHER) >= kind.pcpus)
+            yield _Criterion(
+                kind.pcpus, 'free thread{s} of whole cores',
+                at(_TOGETHER) >= kind.pcpus, lambda: at(_TOGETHER))
         elif kind.thread_policy == guest.ISOLATE:
-            yield (f'{kind.pcpus} free cores',
-                   (at(_CORES) >= kind.pcpus)
-                   & (at(_USABLE) >= needed)
-                   & (at(_ISOLABLE) > 0))
+            yield _Criterion(
+                kind.pcpus, 'free core{s}', (at(_CORES) >= kind.pcpus)
+                & (at(_USABLE) >= needed) & (at(_ISOLABLE) > 0),
+                lambda: np.where(at(_ISOLABLE) > 0, at(_CORES), 0))
         if (kind.emulator or kind.thread_policy == guest.ISOLATE) and (
                 not kind.pcpus):
-            yield 'a dedicated vCPU', np.zeros(at(_ID).shape, bool)
+            yield _Criterion(
+                1, 'dedicated vCPU{s}', np.zeros(at(_ID).shape, bool))
 
     def _memory(
         self, at: Callable[[int], Numbers], kind: _Kind
-    ) -> tuple[str, Mask]:
-        """Return the memory that a cell must offer, and the cells."""
+    ) -> _Criterion:
+        """Return the memory that a cell must offer."""
         needed_kb, size = kind.memory_mb * KIB, kind.page_size
         smallest = at(_SMALL_SIZE)
 
@@ -298,53 +341,83 @@ class CellTable:
             found = np.zeros(smallest.shape, bool)
             for each in sizes:
                 if each in self._sizes and not needed_kb % each:
-                    holds = (at(_FIXED + self._sizes.index(each))
-                             >= needed_kb)
+                    holds = of_size(each) >= needed_kb
                     found |= (holds & (smallest != each) if beside_smallest
                               else holds)
             return found
 
-        text = f'{kind.memory_mb} MB of memory'
-        if size is None:
-            return text, small(_SMALL_FREE if kind.is_pinned else _SMALL)
-        if size == guest.SMALL:
-            return (f'{text} in the smallest pages',
-                    small(_SMALL_FREE) & (smallest > 1))
+        def of_size(size: int) -> Numbers:
+            return (at(_FIXED + self._sizes.index(size))
+                    if size in self._sizes else np.zeros(smallest.shape))
+
+        def of_sizes() -> Numbers:
+            return functools.reduce(np.maximum, [
+                of_size(each) for each in self._sizes
+                if not needed_kb % each], np.zeros(smallest.shape)) // KIB
+
+        amount = kind.memory_mb
+        if size is None or size == guest.SMALL:
+            column = _SMALL if not (size or kind.is_pinned) else _SMALL_FREE
+            holds = small(column)
+            return _Criterion(
+                amount, _MEMORY_NOUN + (' in the smallest pages' * bool(size)),
+                holds & (smallest > 1) if size else holds,
+                lambda: at(column) // KIB)
         if size in (guest.LARGE, guest.ANY):
-            return (f'{text} in {"large" if size == guest.LARGE else "free"} '
-                    'pages', free(self._sizes, size == guest.LARGE))
-        return (f'{-(-needed_kb // size)} free pages of {_shown(size)}',
+            return _Criterion(
+                amount, f'{_MEMORY_NOUN} in '
+                f'{"large" if size == guest.LARGE else "free"} pages',
+                free(self._sizes, size == guest.LARGE), of_sizes)
+        if needed_kb % size:
+            return _Criterion(
+                amount, f'{_MEMORY_NOUN} in full pages of {shown_size(size)}',
                 free([size], False))
+        return _Criterion(
+            needed_kb // size, f'free page{{s}} of {shown_size(size)}',
+            free([size], False), lambda: of_size(size) // size)
 
     def lacks(
         self, topology: GuestTopology, rows: Rows = _ALL,
         cpu_ratio: Ratio = 1.0, ram_ratio: Ratio = 1.0,
-    ) -> dict[str, int]:
-        """Return how many of some rows lack which part first.
+        conditions: Iterable[tuple[str, Mask]] = (),
+    ) -> list[Lack]:
+        """Return what rows lack; each row counts once, for the first lack.
 
         :param rows: rows on which the server does not fit
+        :param conditions: what the cells that offer enough do not meet, in
+            words, and the rows that do not meet it
         """
         present = self.cells(rows)
-        unexplained = np.ones(present.shape[1], bool)
-        found: dict[str, int] = {}
-
-        def count(text: str, lacking: Any) -> None:
-            nonlocal unexplained
-            lacking = lacking & unexplained
-            if lacking.any():
-                found[text] = found.get(text, 0) + int(lacking.sum())
-                unexplained = unexplained & ~lacking
-
-        cells = np.count_nonzero(present, axis=0)
-        count('has no NUMA cells', cells == 0)
-        count(f'has fewer than {len(topology.cells)} NUMA cells',
-              cells < len(topology.cells))
-        for kind in _kinds(topology):
-            for text, mask in self._criteria(
-                    rows, kind, cpu_ratio, ram_ratio):
-                count(f'lacks {text} in a NUMA cell', ~mask.any(axis=0))
-        count('lacks NUMA cells with everything together', unexplained.copy())
-        return found
+        found = _Lacks(present.shape[1])
+        count = np.count_nonzero(present, axis=0)
+        # 1. The number of cells.
+        found.add('has no NUMA cells', count == 0)
+        found.add(f'has fewer than {len(topology.cells)} NUMA cells',
+                  count < len(topology.cells))
+        # 2. Each amount by itself.
+        kinds = {kind: (number, [*self._criteria(
+            rows, kind, cpu_ratio, ram_ratio)])
+            for kind, number in _kinds(topology).items()}
+        if len(present) >= len(topology.cells):
+            for number, criteria in kinds.values():
+                for each in criteria:
+                    found.add_amount(each, number, present)
+        # 3. All amounts together, and those of unequal guest cells.
+        for number, criteria in kinds.values():
+            cells = 'a NUMA cell' if number == 1 else f'{number} NUMA cells'
+            texts = dict.fromkeys(each.text() for each in criteria)
+            found.add(f'lacks {cells} with {" and ".join(texts)}',
+                      np.count_nonzero(
+                          _all_of(criteria), axis=0) < number)
+        if len(kinds) > 1:
+            found.add('lacks NUMA cells for all cells of the server together',
+                      ~self.fits(topology, rows, cpu_ratio, ram_ratio))
+        # 4. What must be near.
+        for text, missed in conditions:
+            found.add(text, missed)
+        found.add('lacks room for everything together',
+                  np.ones(present.shape[1], bool))
+        return found.lacks()
 
     def near_networks(
         self, networks: Networks, rows: Rows = _ALL
@@ -413,6 +486,83 @@ class _ClaimedUsage:
         return self._free[pages.size_kb]
 
 
+class _Lacks:
+    """The lacks of some rows, each of which counts once."""
+
+    def __init__(self, length: int) -> None:
+        self._unexplained = np.ones(length, bool)
+        #: Mask of the rows, and the missing amounts with their noun.
+        self._found: dict[str, tuple[Mask, Numbers, str | None]] = {}
+
+    def add(
+        self, text: str, lacking: Mask, missing: Numbers | None = None,
+        noun: str | None = None,
+    ) -> None:
+        """Count the rows that lack something and count for nothing else."""
+        lacking = lacking & self._unexplained
+        if not lacking.any():
+            return
+        self._unexplained &= ~lacking
+        rows, amounts, _ = self._found.get(
+            text, (lacking, np.zeros(len(lacking)), noun))
+        if missing is not None:
+            amounts = np.where(lacking, missing, amounts)
+        self._found[text] = rows | lacking, amounts, noun
+
+    def add_amount(
+        self, criterion: _Criterion, number: int, present: Mask
+    ) -> None:
+        """Count the rows with too few cells that offer an amount.
+
+        A row whose cells have the amount together is another case.
+
+        :param number: number of guest cells that need it
+        :param present: whether rows have a cell at each place
+        """
+        amount, noun = criterion.amount, criterion.noun
+        lacking = np.count_nonzero(criterion.holds, axis=0) < number
+        every = '' if number == 1 else f' in each of {number} NUMA cells'
+        text = f'lacks {criterion.text()}{every or " in a NUMA cell"}'
+        if criterion.free is None or not lacking.any():
+            self.add(text, lacking)
+            return
+        # The cells with the most first.
+        free = -np.sort(-np.where(
+            present, np.maximum(np.floor(criterion.free()), 0), 0), axis=0)
+        missing, unit = amount - free[number - 1], noun.removeprefix('free ')
+        total = np.cumsum(free, axis=0)
+        spread = lacking & (missing > 0) & (total[-1] >= amount * number)
+        if number == 1:
+            cells = np.count_nonzero(total < amount, axis=0) + 1
+            for some in np.unique(cells[spread]).tolist():
+                self.add(f'has {criterion.text()}, but on {some} NUMA cells',
+                         spread & (cells == some), missing, unit)
+        else:
+            self.add(f'has {criterion.text(number)}, but not {amount}{every}',
+                     spread, missing, unit)
+        self.add(text, lacking, missing, unit)
+
+    def lacks(self) -> list[Lack]:
+        """Return the lacks; those of most rows first."""
+        found = []
+        for text, (rows, amounts, noun) in self._found.items():
+            missing = amounts[rows]
+            least = missing[missing > 0].min(initial=2)
+            found.append(Lack(text, rows, None if noun is None else (
+                missing, noun.format(s='' if least == 1 else 's'))))
+        return sorted(found, key=lambda each: -np.count_nonzero(each.rows))
+
+
+def _all_of(criteria: Iterable[_Criterion]) -> Mask:
+    """Return the cells that meet all criteria."""
+    return functools.reduce(
+        np.logical_and, [each.holds for each in criteria])
+
+
+def _counted(amount: int, noun: str) -> str:
+    return f'{amount} {noun.format(s="" if amount == 1 else "s")}'
+
+
 def together(conditions: Iterable[Near | None]) -> Near | None:
     """Return the conditions together; None if there is none."""
     found = [each for each in conditions if each is not None]
@@ -447,11 +597,3 @@ def _assignable(masks: Sequence[Mask], counts: Sequence[int]) -> Mask:
             found &= holding.view(np.int8).sum(
                 axis=0, dtype=np.int8) >= needed
     return found
-
-
-def _shown(size_kb: int) -> str:
-    """Return a page size with its unit."""
-    for unit, factor in ('GB', KIB * KIB), ('MB', KIB):
-        if not size_kb % factor:
-            return f'{size_kb // factor} {unit}'
-    return f'{size_kb} KB'

@@ -6,12 +6,15 @@ changed since the last request for cells or devices.
 """
 
 from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Mapping
 import functools
 from typing import NamedTuple
 
 import numpy as np
 
 from cellsched.hardware.cell_table import CellTable
+from cellsched.hardware.cell_table import Lack
 from cellsched.hardware.device_table import DeviceTable
 from cellsched.hardware import devices
 from cellsched.hardware import fit
@@ -238,3 +241,85 @@ def exact(
         topology, pools, ratios, _ = on_host(hosts, place)
         kept[place] = fit.fit(topology, demand, ratios, pools) is not None
     return kept
+
+
+_THREADS = 'has no CPUs with several threads'
+
+
+def lacks(
+    hosts: view.Hosts, demand: fit.Demand | None, needs_threads: bool
+) -> list[Lack]:
+    """Return what hosts lack of the NUMA cells of a server.
+
+    :param hosts: hosts that were rejected
+    :param demand: the server; None if it asks for threads alone
+    """
+    some = rows(hosts)
+    cells, pools = tables(hosts)
+    if demand is None or demand.topology is None:
+        return [Lack(_THREADS, np.ones(len(hosts), bool))]
+    conditions: list[tuple[str, view.Mask]] = []
+    found = ratios(hosts)
+    if needs_threads:
+        conditions.append((_THREADS, ~cells.threads(some)))
+    for asked, free in pools.lacking(demand.devices, some):
+        conditions.append((
+            f'lacks {devices.describe([asked])}', free < asked.count))
+    for place, near in (
+            ('its networks', cells.near_networks(demand.networks, some)),
+            (devices.describe(demand.devices), pools.near(
+                demand.devices, some, cells) if demand.devices else None)):
+        if near is not None:
+            conditions.append((
+                f'lacks room in NUMA cells near {place}',
+                ~cells.fits(demand.topology, some, *found, near)))
+    return cells.lacks(demand.topology, some, *found, conditions)
+
+
+def used(
+    hosts: view.Hosts, demand: fit.Demand, most: view.Column
+) -> list[list[Mapping[str, int]]]:
+    """Return the parts of each host that equal servers take, one by one.
+
+    They are those of repeated decisions. Hosts in equal states are computed
+    once.
+
+    :param most: the most servers to place, for each host
+    :returns: for each host the amounts of each server that fits
+    """
+    after: dict[HostHardware, _Step | None] = {}
+
+    def fill(state: HostHardware, most: int) -> Iterator[Mapping[str, int]]:
+        for _ in range(most):
+            if state not in after:
+                after[state] = _step(state, demand)
+            step = after[state]
+            if step is None:
+                return
+            yield step.taken
+            state = step.after
+
+    return [[*fill(on_host(hosts, place), int(number))]
+            for place, number in enumerate(most)]
+
+
+class _Step(NamedTuple):
+    """The parts that a server takes of a host, and the host after it."""
+
+    taken: Mapping[str, int]
+    after: HostHardware
+
+
+def _step(host: HostHardware, demand: fit.Demand) -> _Step | None:
+    topology, pools = host.topology, host.pools
+    placement = fit.fit(topology, demand, host.ratios, pools)
+    if placement is None:
+        return None
+    remaining = devices.take(
+        pools, demand.devices, None,
+        [each.host_cell for each in placement] or None, topology) or ()
+    return _Step(
+        units.amounts(topology, placement, pools, remaining)
+        if host.is_claimed else {},
+        host._replace(topology=topology and fit.used(topology, placement),
+                      pools=remaining))

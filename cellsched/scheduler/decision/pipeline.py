@@ -361,9 +361,10 @@ class Nearest:
 
 @dataclasses.dataclass(frozen=True)
 class Rejection:
-    """The number of ``hosts`` that a stage rejected first.
+    """The number of ``hosts`` that a stage rejected first, for one reason.
 
     :param internals: names for administrators, that go with the reason
+    :param rows: the rows of the hosts
     """
 
     by: str
@@ -371,6 +372,8 @@ class Rejection:
     reason: str
     nearest: Nearest | None = None
     internals: str | None = None
+    rows: view.Column | None = dataclasses.field(
+        default=None, compare=False, repr=False)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -426,26 +429,19 @@ class Candidates:
             if len(rows):
                 rows = np.setdiff1d(rows, besides)
             if len(rows):
-                nearest = calls.ask(
-                    stage, _nearest, stage, self.filtered.hosts.at(rows),
-                    request)
-                reason = calls.ask(
-                    stage, stage.reason_for, self.filtered.hosts.at(rows),
-                    request)
-                internals = calls.ask(
-                    stage, stage.internals, self.filtered.hosts.at(rows),
-                    request)
-                yield Rejection(
-                    stage.name, len(rows), reason, nearest, internals)
+                hosts = self.filtered.hosts.at(rows)
+                internals = calls.ask(stage, stage.internals, hosts, request)
+                for reason in calls.ask(stage, stage.reasons, hosts, request):
+                    nearest = calls.ask(stage, _nearest, reason.shortfall)
+                    some = rows[reason.hosts]
+                    yield Rejection(stage.name, len(some), reason.text,
+                                    nearest, internals, some)
 
 
-def _nearest(
-    stage: base.Filter, out: view.Hosts, request: objects.RequestSpec
-) -> Nearest | None:
-    answer = stage.shortfall(out, request)
-    if answer is None:
+def _nearest(shortfall: tuple[view.Column, str] | None) -> Nearest | None:
+    if shortfall is None:
         return None
-    amounts, unit = answer
+    amounts, unit = shortfall
     # A host whose capacity was released meanwhile lacks nothing.
     amounts = amounts[amounts > 0]
     if not len(amounts):

@@ -24,6 +24,9 @@ from cellsched.db.api import decisions
 from cellsched.db import session
 from cellsched import exception
 from cellsched.filters import base
+from cellsched.hardware.devices import Pools
+from cellsched.hardware.host import HostTopology
+from cellsched.hardware import units
 from cellsched.hosts import view
 from cellsched import objects
 from cellsched.observability.conditions import Conditions
@@ -52,6 +55,8 @@ class Place:
 
     :param providers: the parts of its providers, if other providers than the
         host serve any; see :func:`providers`
+    :param hardware: its CPUs, pages and devices for the instance, with the
+        cells and devices of the host; None if the claim names none
     """
 
     host: str
@@ -60,6 +65,8 @@ class Place:
     weight: float
     shares: Sequence[WeightShare] = ()
     providers: Sequence[dict[str, Any]] = ()
+    hardware: tuple[
+        Mapping[str, int], HostTopology | None, Pools] | None = None
 
 
 @dataclasses.dataclass
@@ -135,7 +142,9 @@ def _as_dict(place: Place | None) -> dict[str, Any] | None:
     return None if place is None else {
         **vars(place),
         'shares': [dict(vars(share)) for share in place.shares],
-        'providers': list(place.providers)}
+        'providers': list(place.providers),
+        # The form of operators; few records are read.
+        'hardware': units.parts(*place.hardware) if place.hardware else []}
 
 
 def of(

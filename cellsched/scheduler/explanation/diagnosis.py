@@ -5,8 +5,11 @@ Users see counts and short reasons, never the name of a host. A host is counted
 once, for the first stage that rejected it, so the counts add up.
 """
 
+from collections.abc import Iterable
 from collections.abc import Sequence
 import dataclasses
+import itertools
+import operator
 import re
 from typing import Any
 
@@ -84,9 +87,9 @@ class Diagnosis:
         """
         figures = []
         for rejection in self.rejections:
-            figure = {name: value for name, value
-                      in dataclasses.asdict(rejection).items()
-                      if value is not None}
+            figure = {name: value for name, value in dataclasses.asdict(
+                dataclasses.replace(rejection, rows=None)).items()
+                if value is not None}
             figures.append(figure)
         if self.lost:
             figures.append({'by': CLAIMS, 'hosts': self.lost, 'reason': _LOST})
@@ -123,27 +126,32 @@ class Diagnosis:
 
 
 def examples(
-    hosts: view.Hosts, found: pipeline.Candidates | None,
+    hosts: view.Hosts, rejections: Iterable[pipeline.Rejection],
     lost: Sequence[int] = (), denied: Sequence[int] = (),
 ) -> dict[str, list[str]]:
     """Return a few names of rejected hosts for each stage.
 
-    :param found: the final candidates, or None
+    If a stage has several reasons, each reason has examples, too.
+
     :param lost: rows of hosts whose claims were refused
     :param denied: rows of hosts that the server group excludes
     """
-    rows: dict[str, Sequence[int]] = {}
-    elsewhere = frozenset(lost)
-    if found is not None:
-        for stage in found.stages:
-            # A stage may have rejected all hosts; convert only a few rows.
-            some = found.rejected(stage)[:_EXAMPLES_MAX + len(elsewhere)]
-            rows[stage.name] = [
-                row for row in some.tolist() if row not in elsewhere]
-    rows[CLAIMS], rows[GROUP] = lost, denied
+    rows: dict[str, list[int]] = {}
+    for by, of_stage in itertools.groupby(
+            rejections, operator.attrgetter('by')):
+        reasons = {each.reason: _some(each.rows) for each in of_stage}
+        rows[by] = [row for some in reasons.values() for row in some]
+        if len(reasons) > 1:
+            rows |= reasons
+    rows[CLAIMS], rows[GROUP] = [*lost], [*denied]
     names = hosts.whole['host']
-    return {name: list(dict.fromkeys(names[list(some[:_EXAMPLES_MAX])]))
+    return {name: list(dict.fromkeys(names[some[:_EXAMPLES_MAX]]))
             for name, some in rows.items() if some}
+
+
+def _some(rows: view.Column | None) -> list[int]:
+    # A stage may have rejected all hosts; convert only a few rows.
+    return [] if rows is None else rows[:_EXAMPLES_MAX].tolist()
 
 
 def plural(reason: str) -> str:

@@ -290,6 +290,7 @@ class Selector:
         self._request = request
         self._resources = request.resources()
         hardware = request.hardware() if pipeline.places_hardware else None
+        self._has_hardware = hardware is not None
         self._most = _CANDIDATES if hardware is None else _FITTED_CANDIDATES
         self._offers = offers or HostOffers(
             hosts, request, self._resources, hardware)
@@ -311,6 +312,7 @@ class Selector:
         self._denied = 0
         self._rows: list[int] = []
         self._candidates: Candidates | None = None
+        self._rejections: Sequence[Rejection] = ()
         self._ranking: Ranking | None = None
         self._picks: list[decision_record.Pick] = []
         self._last_taken: int | None = None
@@ -376,17 +378,22 @@ class Selector:
         alone: bool,
     ) -> None:
         """Record a choice, and take the instance from its host."""
-        first = not self._picks
+        is_first = not self._picks
         self._picks.append(decision_record.pick(
-            self._hosts, ranking, row, uuid, detailed=first))
-        if first and not alone:
+            self._hosts, ranking, row, uuid, detailed=is_first))
+        if is_first and not alone:
             # The next ranking is derived from this one.
             ranking.detach()
         assert allocated or not self._is_parted, 'its host passed'
         if allocated is not None:
             self._allocations[len(self._rows)] = allocated
-            self._picks[-1].first.providers = decision_record.providers(
+            first = self._picks[-1].first
+            first.providers = decision_record.providers(
                 self._hosts, row, allocated)
+            if self._has_hardware:
+                topology, pools = self._hosts.values_at(
+                    row, 'numa_topology', 'device_pools')
+                first.hardware = allocated.resources, topology, pools
         self._hosts.take(row, self._resources if allocated is None
                          else allocated.resources, uuid)
         self._offers.taken(row, allocated)
@@ -446,23 +453,22 @@ class Selector:
 
         :param left_out: the reasons why known hosts were not evaluated
         """
-        rejections = (
-            self._pipeline.rejections(
+        if self._candidates is not None:
+            self._rejections = self._pipeline.rejections(
                 self._request, self._candidates, self._refused)
-            if self._candidates is not None else ())
         return diagnosis.Diagnosis(
             len(self._hosts) + sum(each.hosts for each in left_out),
-            [*left_out, *rejections], len(self._refused), silent, requested,
-            len(self._rows), self._denied)
+            [*left_out, *self._rejections], len(self._refused), silent,
+            requested, len(self._rows), self._denied)
 
     def decision(self) -> decision_record.Decision:
         """Return the decision, for the record."""
         return decision_record.of(self._hosts, self._candidates, self._picks)
 
     def examples(self) -> dict[str, list[str]]:
-        """Return names of rejected hosts, a few for each stage."""
+        """Return names of hosts in the last diagnosis, a few by stage."""
         return diagnosis.examples(
-            self._hosts, self._candidates, self._refused, self._closed)
+            self._hosts, self._rejections, self._refused, self._closed)
 
     def _suits(self, row: int) -> bool:
         """Return whether a host suits the instance that stays on it."""

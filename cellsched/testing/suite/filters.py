@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from cellsched.filters import base
 from cellsched.hosts import view
 from cellsched import objects
 from cellsched import plugins
@@ -102,3 +103,16 @@ class FilterSuite(suite.ColumnPluginSuite):
                 amounts, unit = answer
                 self.assertEqual((10,), amounts.shape)
                 self.assertIsInstance(unit, str)
+
+    def test_each_host_has_a_single_reason(self) -> None:
+        plugin = builders.plugin(self.plugin)
+        if type(plugin).reasons is base.Filter.reasons:
+            return
+        for request in self.make_requests():
+            hosts = self.make_hosts(10)
+            if plugin.applies(request):
+                with self.reading():
+                    masks = [each.hosts for each
+                             in plugin.reasons(hosts, request)]
+                self.assertEqual(
+                    [1] * 10, np.sum(masks, axis=0, dtype=int).tolist())

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """NUMATopologyFilter."""
 
+import numpy as np
+
 from cellsched import exception
 from cellsched.filters import numa_topology
 from cellsched.hardware import devices
@@ -86,14 +88,45 @@ class TestNUMATopologyFilter(filters.FilterSuite, base.TestCase):
                 exception.HardwareRequestInvalid, 'evenly distributed'):
             builders.plugin(self.plugin).applies(cells.pinned(3, cells=2))
 
-    def test_reason_counts_hosts_by_the_missing_part(self):
+    def reasons(self, hosts, request):
+        return {each.text: np.flatnonzero(each.hosts).tolist()
+                for each in builders.plugin(self.plugin).reasons(
+                    hosts, request)}
+
+    def test_reasons_have_the_missing_part_of_each_host(self):
         hosts = builders.hosts(numa_topology=[
-            cells.topology(3, 3), cells.topology(2), None])
+            cells.topology(3, 3), cells.topology(2), None,
+            cells.topology(3, 2)])
+
+        self.assertEqual({
+            'has 4 free dedicated CPUs, but on 2 NUMA cells': [0, 3],
+            'lacks 4 free dedicated CPUs in a NUMA cell': [1],
+            'has no NUMA cells': [2]}, self.reasons(hosts, cells.pinned(4)))
+
+    def test_reason_names_distant_devices(self):
+        self.assertEqual({
+            'lacks room in NUMA cells near 1 PCI device of alias gpu': [0]},
+            self.reasons(builders.hosts(
+                numa_topology=[cells.topology(4, 0)],
+                device_pools=[devices.pools([cells.pool(1, 1)])]),
+                cells.pinned(4, pci_requests=cells.requested(
+                    1, affinity='required'))))
+
+    def test_reason_names_threads(self):
+        hosts = builders.hosts(numa_topology=[cells.topology(8)])
+        specs = {'hw:cpu_policy': 'dedicated',
+                 'hw:cpu_thread_policy': 'require'}
+        request = builders.request(vcpus=2, memory_mb=64, extra_specs=specs)
+        stored = builders.request(
+            vcpus=2, memory_mb=64, extra_specs=specs,
+            numa_topology=documents.written_guest(
+                cells.pinned(2).guest_topology()))
 
         self.assertEqual(
-            'lacks 4 free dedicated CPUs in a NUMA cell (2 of them), '
-            'has no NUMA cells (1 of them)',
-            builders.plugin(self.plugin).reason_for(hosts, cells.pinned(4)))
+            {'lacks 2 free threads of whole cores in a NUMA cell': [0]},
+            self.reasons(hosts, request))
+        self.assertEqual({'has no CPUs with several threads': [0]},
+                         self.reasons(hosts, stored))
 
     def test_claims_count_before_hosts_report(self):
         unused = cells.topology(8)

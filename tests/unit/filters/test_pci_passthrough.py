@@ -38,9 +38,19 @@ class TestPciPassthroughFilter(filters.FilterSuite, base.TestCase):
         with self.assertRaisesRegex(exception.InvalidField, 'pci_requests'):
             builders.plugin(self.plugin).applies(request)
 
-    def test_reason_names_the_alias_and_the_numbers(self):
+    def reasons(self, *counts):
+        return [(text, mask.tolist(), missing and missing[0].tolist())
+                for text, mask, missing in builders.plugin(
+                    self.plugin).reasons(self.hosts(), builders.request(
+                        pci_requests=cells.requested(*counts)))]
+
+    def test_reason_names_the_alias_and_the_missing_number(self):
         self.assertEqual(
-            'has at most 3 of the 4 PCI devices of alias gpu',
-            builders.plugin(self.plugin).reason_for(
-                self.hosts(), builders.request(
-                    pci_requests=cells.requested(4))))
+            [('lacks 4 PCI devices of alias gpu', [True] * 3, [4, 2, 1])],
+            self.reasons(4))
+
+    def test_host_with_enough_devices_for_each_request_has_a_reason(self):
+        self.assertEqual(
+            [('lacks 2 PCI devices of alias gpu', [True, False, False], [2]),
+             ('lacks PCI devices for all requests together',
+              [False, True, True], None)], self.reasons(2, 2))

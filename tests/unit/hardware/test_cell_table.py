@@ -12,6 +12,13 @@ from cellsched.hardware import units
 from tests.unit.hardware import cases
 
 
+def lacks(table, topology, *args, **options):
+    """Return the lacks of a table, with lists in place of arrays."""
+    return [(text, rows.tolist(), missing and (
+        missing[0].tolist(), missing[1])) for text, rows, missing
+        in table.lacks(topology, *args, **options)]
+
+
 def _distinct(found):
     return list(dict.fromkeys(each for each in found if each is not None))
 
@@ -115,8 +122,10 @@ class CellTableTest(unittest.TestCase):
             rejected = np.flatnonzero(~table.fits(topology))
             lacks = table.lacks(topology, rejected)
             with self.subTest(topology):
-                self.assertEqual(len(rejected), sum(lacks.values()))
-                self.assertEqual(1, lacks['has no NUMA cells'])
+                self.assertEqual([1] * len(rejected), sum(
+                    each.rows.astype(int) for each in lacks).tolist())
+                self.assertIn(('has no NUMA cells', 1), [
+                    (each.text, each.rows.sum()) for each in lacks])
 
     def test_reason_names_the_amount_and_the_page_size(self):
         cell = host.HostCell(
@@ -127,8 +136,65 @@ class CellTableTest(unittest.TestCase):
         topology = guest.topology(
             1, 2048, {'hw:mem_page_size': '1GB'}, {})
         self.assertEqual(
-            {'lacks 2 free pages of 1 GB in a NUMA cell': 1},
-            table.lacks(topology))
+            [('lacks 2 free pages of 1 GB in a NUMA cell', [True],
+              ([1], 'page of 1 GB'))], lacks(table, topology))
+
+    def test_shortfall_counts_the_cells_with_the_least_shortage(self):
+        """Rows have these free CPUs and pages of 1 GB by cell."""
+        rows = [[(2, 9), (1, 9)], [(3, 9), (2, 9)], [(4, 1), (2, 2)],
+                [(5, 1), (6, 0)], [(8, 4), (2, 9)]]
+        pinned = {'hw:cpu_policy': 'dedicated', 'hw:mem_page_size': '1GB'}
+        for cells, expected in (
+                (1, [('lacks 4 free dedicated CPUs in a NUMA cell', [0],
+                      ([2], 'dedicated CPUs')),
+                     ('has 4 free dedicated CPUs, but on 2 NUMA cells', [1],
+                      ([1], 'dedicated CPU')),
+                     ('lacks a NUMA cell with 2 free pages of 1 GB and 4 free '
+                      'dedicated CPUs', [2], None),
+                     ('lacks 2 free pages of 1 GB in a NUMA cell', [3],
+                      ([1], 'page of 1 GB'))]),
+                (2, [('lacks 4 free dedicated CPUs in each of 2 NUMA cells',
+                      [0, 1], ([3, 2], 'dedicated CPUs')),
+                     ('lacks 2 free pages of 1 GB in each of 2 NUMA cells',
+                      [2, 3], ([1, 2], 'page of 1 GB')),
+                     ('has 8 free dedicated CPUs, but not 4 in each of 2 NUMA '
+                      'cells', [4], ([2], 'dedicated CPUs'))])):
+            topology = guest.topology(4 * cells, 2048 * cells, {
+                **pinned, 'hw:numa_nodes': str(cells)}, {})
+            table = cell_table.CellTable(len(rows))
+            for row, of_row in enumerate(rows):
+                table.put(np.array([row]), host.HostTopology(tuple(
+                    host.HostCell(
+                        number, frozenset(), frozenset(range(free)), 16384,
+                        siblings=tuple(frozenset([cpu])
+                                       for cpu in range(free)),
+                        pages=(host.Pages(1048576, pages),))
+                    for number, (free, pages) in enumerate(of_row))))
+            some = np.flatnonzero(~table.fits(topology))
+
+            self.assertCountEqual(
+                expected, [(text, some[mask].tolist(), missing)
+                           for text, mask, missing
+                           in lacks(table, topology, some)])
+
+    def test_memory_in_parts_of_pages_is_a_reason(self):
+        table = self.table()
+        texts = [text for text, _, _ in lacks(table, guest.topology(
+            1, 1536, {'hw:mem_page_size': '1GB'}, {}))]
+
+        self.assertIn('lacks 1536 MB of memory in full pages of 1 GB in a '
+                      'NUMA cell', texts)
+
+    def test_condition_is_the_last_reason(self):
+        table = self.table()
+        topology = guest.topology(1, 1, {'hw:numa_nodes': '1'}, {})
+        fitting = np.flatnonzero(table.fits(topology))[:2]
+
+        self.assertEqual(
+            [('lacks a network', [False, True], None),
+             ('lacks room for everything together', [True, False], None)],
+            sorted(lacks(table, topology, fitting, conditions=[
+                ('lacks a network', np.array([False, True]))])))
 
     def test_cells_near_to_networks(self):
         table = cell_table.CellTable(3)

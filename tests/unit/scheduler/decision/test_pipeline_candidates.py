@@ -4,6 +4,7 @@
 import numpy as np
 
 from cellsched import exception
+from cellsched.filters.base import Reason
 from cellsched.scheduler.decision import capacity
 from cellsched.scheduler.decision import pipeline
 from cellsched.testing import builders
@@ -116,6 +117,31 @@ class TestRejections(base.TestCase):
 
         self.assertEqual(pipeline.Nearest(1, 7, 'CPUs'), rejection.nearest)
         self.assertEqual({stage: 2.0}, calls.seconds)
+
+    def test_each_reason_of_a_stage_is_a_rejection(self):
+        stage = toys.Filter([False] * 4)
+        stage.reasons = lambda hosts, request: [
+            Reason('lacks A', np.arange(3) > 0, (
+                np.array([3, 2]), 'CPUs')),
+            Reason('lacks B', np.arange(3) == 0)]
+
+        rejections = found(builders.hosts(4), stage).rejections(
+            builders.request(), besides=[1])
+
+        self.assertEqual(
+            [pipeline.Rejection('Filter', 2, 'lacks A', pipeline.Nearest(
+                1, 2, 'CPUs')), pipeline.Rejection('Filter', 1, 'lacks B')],
+            rejections)
+        self.assertEqual([[2, 3], [0]],
+                         [each.rows.tolist() for each in rejections])
+
+    def test_failing_reasons_name_the_plugin(self):
+        stage = toys.Filter([False])
+        stage.reasons = toys.fail
+
+        self.assertEqual('Filter', self.assertRaises(
+            exception.PluginFailed, self.rejections, builders.hosts(1),
+            stage).plugin)
 
     def test_failing_shortfall_names_the_plugin(self):
         stage = toys.Filter([False])

@@ -6,6 +6,7 @@ import json
 
 import numpy as np
 
+from cellsched.hardware import units
 from cellsched import objects
 from cellsched.scheduler.decision import pipeline
 from cellsched.scheduler.decision import ranking
@@ -13,6 +14,7 @@ from cellsched.scheduler.explanation import decision_record
 from cellsched.testing import builders
 from tests.unit import base
 from tests.unit.db import samples
+from tests.unit.filters import cells
 from tests.unit.scheduler import toys
 
 
@@ -121,10 +123,22 @@ class TestDecision(base.TestCase):
                 'host': 'h1', 'node': 'n1', 'cell': 'c1', 'weight': 2.0,
                 'shares': [{'by': 'W', 'raw': 1.0, 'scaled': 0.5,
                             'multiplier': 2.0, 'weight': 1.0}],
-                'providers': [{'group': '1'}]}, 'second': {
+                'providers': [{'group': '1'}], 'hardware': []}, 'second': {
                 'host': 'h2', 'node': 'n2', 'cell': 'c2', 'weight': 1.0,
-                'shares': [], 'providers': []}}],
+                'shares': [], 'providers': [], 'hardware': []}}],
             'examples': {'F': ['h']}, 'way': None}, made.to_dict())
+
+    def test_cpus_of_the_host_are_recorded_by_cell(self):
+        first = decision_record.Place('h1', 'n1', 'c1', 2.0, hardware=(
+            {'PCPU': 2, units.cpu(1): 1, units.cpu(2): 1},
+            cells.topology(8), ()))
+        made = decision_record.Decision(
+            1, [], [decision_record.Pick('i', 1, first)])
+
+        [part] = json.loads(json.dumps(made.to_dict()))['picks'][0]['first'][
+            'hardware']
+
+        self.assertEqual((0, [1, 2]), (part['cell'], part['cpus']))
 
     def test_way_is_recorded_with_its_reasons(self):
         made = decision_record.Decision(

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Why no host was found."""
 
+import numpy as np
 from oslo_serialization import jsonutils
 
 from cellsched import exception
+from cellsched.filters.base import Reason
 from cellsched.scheduler.decision import pipeline
 from cellsched.scheduler.explanation import diagnosis
 from cellsched.testing import builders
@@ -137,9 +139,20 @@ class TestExamples(base.TestCase):
     def examples(self, *stages, count=12, **rows):
         hosts = builders.hosts(
             host=[f'h{number}' for number in range(count)])
-        found = pipeline.Pipeline(stages, []).candidates(
-            hosts, builders.request()) if stages else None
-        return diagnosis.examples(hosts, found, **rows)
+        rejections = pipeline.Pipeline(stages, []).candidates(
+            hosts, builders.request()).rejections(
+                builders.request(), besides=rows.get('lost', ()))
+        return diagnosis.examples(hosts, rejections, **rows)
+
+    def test_each_of_several_reasons_has_examples(self):
+        stage = toys.Filter([False] * 3)
+        stage.reasons = lambda hosts, request: [
+            Reason('lacks A', np.array([True, False, True])),
+            Reason('lacks B', np.array([False, True, False]))]
+
+        self.assertEqual(
+            {'Filter': ['h0', 'h2', 'h1'], 'lacks A': ['h0', 'h2'],
+             'lacks B': ['h1']}, self.examples(stage, count=3))
 
     def test_examples_name_hosts_by_rejection(self):
         self.assertEqual(
