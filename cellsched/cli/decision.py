@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 import logging
+import operator
 import pathlib
 from typing import Any
 from typing import TYPE_CHECKING
@@ -81,6 +82,7 @@ class Plan(base.ReportCommand):
 
         cellsched plan --flavor m1.large --count 10
         cellsched plan --flavor m1.large --ignore-host n1 -f json
+        cellsched plan --vcpus 4 --ram 8192 --extra-spec hw:numa_nodes=2
         cellsched plan --snapshot hosts.json --vcpus 4 --ram 8192
     """
 
@@ -115,6 +117,8 @@ class ShowCapacity(base.Lister):
 
     ``Unusable Percent`` is the part of the free vCPUs and memory that the
     flavors in ``[filter_scheduler] fragmentation_flavors`` cannot use.
+    ``Full Hosts`` names what most hosts lack after that many servers, for
+    example dedicated CPUs, pages of a NUMA cell or devices of an alias.
 
     On a terminal, or with ``--chart``, a bar chart is drawn above the table.
     ``--plot`` draws a chart to a file, and requires ``cellsched[plot]``. Ends
@@ -124,13 +128,15 @@ class ShowCapacity(base.Lister):
 
         cellsched capacity --flavor m1.large
         cellsched capacity --vcpus 4 --ram 8192 --plot room.svg
+        cellsched capacity --flavor m1.large --extra-spec hw:numa_nodes=2
         cellsched capacity --snapshot hosts.json --vcpus 4 --ram 8192 -f csv
     """
 
     app: Shell
 
     kinds = base.DECISIONS
-    columns = ('Cell', 'Hosts', 'Passing Hosts', 'Servers', 'Unusable Percent')
+    columns = ('Cell', 'Hosts', 'Passing Hosts', 'Servers', 'Unusable Percent',
+               'Full Hosts')
     arguments = (
         *REQUEST,
         base.flag('--chart', 'draw a bar chart'),
@@ -142,17 +148,22 @@ class ShowCapacity(base.Lister):
         if args.plot is not None:
             _check_plot(args.plot)
         found, cells = _planning().room(self.app, args)
-        rows = sorted((cells.get(each.cell, each.cell), *each[1:-1],
-                       _percent(each.unusable)) for each in found.cells)
+        rows = sorted((
+            (cells.get(each.cell, each.cell), each.hosts, each.passing,
+             each.servers, _percent(each.unusable), each.limit or '')
+            for each in found.cells), key=operator.itemgetter(0))
         total = (sum(each.hosts for each in found.cells),
                  sum(each.passing for each in found.cells), found.servers,
-                 _percent(found.unusable))
+                 _percent(found.unusable), found.limit or '')
         if not found.servers:
             self.exit_code = FITS_NOWHERE
-            for rejection in found.rejections:
-                self.app.warn(f'{rejection.hosts} hosts: {rejection.reason}')
+            for each in found.rejections:
+                nearest = each.nearest
+                self.app.warn(f'{each.hosts} hosts: {each.reason}' + (
+                    f' (nearest: {nearest.hosts} by {nearest.amount:.10g} '
+                    f'{nearest.unit})' if nearest else ''))
         bars = [terminal.Bar(name, 'servers', servers, found.servers)
-                for name, _, _, servers, _ in rows]
+                for name, _, _, servers, *_ in rows]
         if args.chart or (
                 args.formatter == 'table' and self.app.stdout.isatty()):
             terminal.draw(bars, self.app.stdout)

@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decisions on a snapshot, which claim nothing."""
 
+import collections
 from collections.abc import Iterable
+from collections.abc import Mapping
 from collections.abc import Sequence
+import functools
+import operator
 from random import Random
 from typing import Any
 from typing import cast
@@ -15,16 +19,20 @@ from cellsched.claims import memory
 from cellsched import clock
 from cellsched.context import admin
 from cellsched.context import RequestContext
+from cellsched.hardware import fit
 from cellsched.host_manager.source import HostSource
 from cellsched.hosts import document
+from cellsched.hosts import hardware
 from cellsched.hosts.table import PendingAllocation
 from cellsched.hosts import view
 from cellsched import objects
 from cellsched.scheduler.decision.capacity import counts
+from cellsched.scheduler.decision.capacity import provider_demand
 from cellsched.scheduler.decision.pipeline import Pipeline
 from cellsched.scheduler.decision.pipeline import Rejection
 from cellsched.scheduler.decision import registry
 from cellsched.scheduler.drivers import filter_scheduler
+from cellsched.scheduler.explanation import diagnosis
 from cellsched.scheduler import requirements
 from cellsched.scheduler.selection import claims
 from cellsched.scheduler.selection import placer
@@ -62,6 +70,8 @@ class CellCapacity(NamedTuple):
     :param unusable: the share of the free vCPUs, memory and disk of the hosts
         that the mix of flavors cannot use, on average; None without free room
         or a mix
+    :param limit: the reason why most of its hosts take no more servers than
+        these, in the plural; None if it is not known
     """
 
     cell: str
@@ -69,6 +79,7 @@ class CellCapacity(NamedTuple):
     passing: int
     servers: int
     unusable: float | None
+    limit: str | None
 
 
 class Capacity(NamedTuple):
@@ -79,12 +90,14 @@ class Capacity(NamedTuple):
         than the sum if hosts of several cells share resources
     :param rejections: the number of rejected hosts by reason
     :param unusable: as that of a cell, of all hosts
+    :param limit: likewise
     """
 
     cells: list[CellCapacity]
     servers: int
     rejections: list[Rejection]
     unusable: float | None
+    limit: str | None
 
 
 def capacity(
@@ -110,22 +123,81 @@ def capacity(
         raise refusal
     hosts = snapshot.table.view(snapshot.now)
     found = pipeline.candidates(hosts, request)
+    rejections = pipeline.rejections(request, found)
+    demand = request.hardware() if pipeline.places_hardware else None
+    numbers, parts = _servers(hosts, found.rows, request, demand)
+    full = rejections
+    if provider_demand(hosts, request, request.resources()) is None:
+        # Otherwise, it is not known which providers the servers take.
+        full = _rejections_after(
+            pipeline, snapshot, request, found.rows, numbers, parts)
     cells, room = hosts['cell'], _FreeRoom(conf, hosts)
     codes, first = np.unique(cells, return_index=True)
     rooms = []
     for code in codes[np.argsort(first)]:
         members = np.flatnonzero(cells == code)
-        rows = found.rows[cells[found.rows] == code]
-        rooms.append(CellCapacity(
-            hosts.value('cell', code), len(members), len(rows),
-            _servers(hosts, rows, request), room.unusable(members)))
-    servers = sum(each.servers for each in rooms)
-    if hosts.sharing:
+        passing = cells[found.rows] == code
         # Each cell alone may use all shared resources.
-        servers = max(_servers(hosts, found.rows, request), max(
-            (each.servers for each in rooms), default=0))
-    return Capacity(rooms, servers, pipeline.rejections(request, found),
-                    room.unusable(np.arange(len(hosts))))
+        alone = _servers(hosts, found.rows[passing], request, demand)[
+            0] if hosts.sharing else numbers[passing]
+        rooms.append(CellCapacity(
+            hosts.value('cell', code), len(members), len(alone),
+            int(alone.sum()), room.unusable(members),
+            _limit(full, members, found.rows[passing])))
+    every = np.arange(len(hosts))
+    return Capacity(
+        rooms, max([int(numbers.sum()), *(each.servers for each in rooms)]),
+        rejections, room.unusable(every), _limit(full, every, found.rows))
+
+
+def _servers(
+    hosts: view.Hosts, rows: view.Column, request: objects.RequestSpec,
+    demand: fit.Demand | None,
+) -> tuple[view.Column, Sequence[Mapping[str, int]]]:
+    """Return how many servers fit the hosts in rows, and their parts of each.
+
+    :param demand: the NUMA cells and devices of a server, if filters check
+        them
+    """
+    some = hosts.at(rows)
+    found = counts(some, request)
+    if demand is None:
+        return found, [{}] * len(rows)
+    used = hardware.used(some, demand, found)
+    return np.array([*map(len, used)], int), [
+        functools.reduce(operator.add, map(collections.Counter, each),
+                         collections.Counter()) for each in used]
+
+
+def _rejections_after(
+    pipeline: Pipeline, snapshot: document.HostDocument,
+    request: objects.RequestSpec, rows: view.Column, numbers: view.Column,
+    parts: Sequence[Mapping[str, int]],
+) -> list[Rejection]:
+    """Return why hosts take no more servers than some numbers.
+
+    :param rows: rows of the hosts, each of which has a number and the parts
+        of its servers
+    """
+    hosts, amounts = snapshot.table.view(snapshot.now), request.resources()
+    for row, number, taken in zip(rows.tolist(), numbers.tolist(), parts):
+        hosts.take(row, {**taken, **{
+            name: amount * number for name, amount in amounts.items()}})
+    return pipeline.rejections(request, pipeline.candidates(hosts, request))
+
+
+def _limit(
+    rejections: Iterable[Rejection], rows: view.Column, passing: view.Column
+) -> str | None:
+    """Return the most frequent reason of hosts; of passing ones, if any."""
+    numbers = collections.Counter[str]()
+    for each in rejections:
+        assert each.rows is not None, 'a stage has rejected them'
+        numbers[each.reason] += np.isin(
+            each.rows, passing if len(passing) else rows).sum()
+    reason, number = max(numbers.items(), key=lambda item: item[1],
+                         default=('', 0))
+    return diagnosis.plural(reason) if number else None
 
 
 class _FreeRoom:
@@ -149,13 +221,6 @@ class _FreeRoom:
         free, rest = self._free[rows].sum(axis=0), self._rest[rows].sum(axis=0)
         some = free > 0
         return float((rest[some] / free[some]).mean()) if some.any() else None
-
-
-def _servers(
-    hosts: view.Hosts, rows: view.Column, request: objects.RequestSpec
-) -> int:
-    """Return how many servers fit the hosts in these rows."""
-    return int(counts(hosts.at(rows), request).sum())
 
 
 class SnapshotSource(HostSource):

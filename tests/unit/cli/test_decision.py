@@ -9,6 +9,8 @@ import yaml
 
 from cellsched.cli import host_snapshot
 from cellsched.db.api import decisions
+from cellsched.hardware import fit
+from cellsched.hardware import units
 from cellsched.hosts import document
 from cellsched import objects
 from cellsched.scheduler.decision import ranking
@@ -17,6 +19,7 @@ from cellsched.testing import builders
 from cellsched.testing import databases
 from tests.unit.cli import base
 from tests.unit.db import samples
+from tests.unit.filters import cells
 from tests.unit.scheduler.decision import test_provider_groups
 
 
@@ -248,6 +251,45 @@ class TestPlan(PlanTestCase):
         self.assertEqual(0, ran.code)
 
 
+class TestHardwarePlan(PlanTestCase):
+    """Plans on a snapshot of hosts with NUMA cells."""
+
+    def setUp(self):
+        super().setUp()
+        self.write('api.conf', filter_scheduler={
+            'enabled_filters': 'NUMATopologyFilter'})
+        free = {name: [total, total, 0] for name, total in units.inventory(
+            cells.topology(8, 8), (), fit.Ratios()).items()}
+        hosts = builders.table(
+            host=['a', 'b', 'c'], nodename=['a', 'b', 'c'],
+            numa_topology=[cells.topology(8, 8)] * 2 + [None],
+            claims_hardware=True, available={'PCPU': 16, **free})
+        with self.path.open('w') as file:
+            host_snapshot.write(document.dump(document.HostDocument(
+                hosts, builders.NOW, {builders.CELL: 'north'})), file)
+
+    def pinned(self, vcpus, *argv):
+        return self.plan('--extra-spec', 'hw:cpu_policy=dedicated', *argv,
+                         size=('--vcpus', vcpus, '--ram', 64))
+
+    def test_plan_names_the_cells(self):
+        ran = self.pinned(2)
+
+        self.assertEqual(0, ran.code, ran.err)
+        self.assertRegex(ran.out, r'Server +NUMA cell +Gives')
+        self.assertRegex(ran.out, ' +0 +CPUs 0-1, 64 MB')
+        self.assertEqual([0, 1], self.pinned(2, '-f', 'json').data[
+            'picks'][0]['first']['hardware'][0]['cpus'])
+
+    def test_refusal_counts_hosts_by_their_lack(self):
+        ran = self.pinned(9)
+
+        self.assertEqual(2, ran.code)
+        self.assertIn(
+            'of 3 hosts 2 have 9 free dedicated CPUs, but on 2 NUMA cells (by '
+            '1 dedicated CPU), 1 has no NUMA cells.', ran.out)
+
+
 class TestBadPlan(PlanTestCase):
 
     def test_bad_options_are_named(self):
@@ -443,6 +485,34 @@ class TestExplain(base.CommandTestCase):
                      f'{self.one} _GPU {self.two} 1 VGPU'):
             self.assertIn(line, lines)
 
+    def test_cells_of_the_host_are_shown(self):
+        first = place('n1', self.cell, RAMWeigher=0.5)
+        first.hardware = (
+            {units.cpu(2): 1, units.cpu(1): 1, units.memory(0): 64},
+            cells.topology(8), ())
+        self.keep(self.one, picks=[decision_record.Pick(self.one, 1, first)])
+
+        lines = [' '.join(line.split())
+                 for line in self.explain(self.one).out.splitlines()]
+
+        for line in ('Server NUMA cell Gives',
+                     f'{self.one} 0 CPUs 1-2, 64 MB'):
+            self.assertIn(line, lines)
+
+    def test_each_reason_of_a_filter_is_shown(self):
+        self.keep(
+            self.one, reason='There are not enough hosts.',
+            rejections=[{'by': 'F', 'hosts': 2, 'reason': 'lacks A'},
+                        {'by': 'F', 'hosts': 1, 'reason': 'lacks B'}],
+            examples={'F': ['n1', 'n2', 'n3'], 'lacks A': ['n1', 'n2'],
+                      'lacks B': ['n3']})
+
+        lines = [' '.join(line.split())
+                 for line in self.explain(self.one).out.splitlines()]
+
+        self.assertIn('F: lacks A 2 n1, n2', lines)
+        self.assertIn('F: lacks B 1 n3', lines)
+
     def test_decision_of_a_release_without_groups_is_shown(self):
         self.keep_choice(self.one)
         with self.api.database.writer() as connection:
@@ -450,6 +520,7 @@ class TestExplain(base.CommandTestCase):
             document = json.loads(row.text)
             del document['request']['groups']
             del document['picks'][0]['first']['providers']
+            del document['picks'][0]['first']['hardware']
             decisions.create(connection, [dataclasses.replace(
                 row, decided_at=2.0, text=json.dumps(document))], samples.NOW)
 
@@ -648,6 +719,21 @@ class TestCapacity(base.CommandTestCase):
             self.mix('8=1', weighers)
 
             self.assertEnds(1, self.capacity(), 'VCPUS:MEMORY_MB=SHARE')
+
+    def test_full_hosts_have_the_reason_of_most_hosts(self):
+        self.assertEqual(
+            ['lack memory', 'lack memory', 'lack memory'],
+            [row['Full Hosts'] for row in self.capacity('-f', 'json').data])
+        self.assertEqual(
+            ['lack CPUs', 'lack CPUs', 'lack CPUs'],
+            [row['Full Hosts'] for row in self.capacity(
+                '-f', 'json', size=('--vcpus', 4, '--ram', 10)).data])
+        self.assertEqual(
+            ['are too small in memory', 'are not among the forced hosts',
+             'are not among the forced hosts'],
+            [row['Full Hosts'] for row in self.capacity(
+                '-f', 'json', '--force-host', 'b',
+                size=('--vcpus', 1, '--ram', 10 ** 6)).data])
 
     def test_zero_capacity_exits_with_2_and_the_reason(self):
         ran = self.capacity('-f', 'json', size=(

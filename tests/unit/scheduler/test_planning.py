@@ -8,13 +8,22 @@ import random
 import sqlalchemy as sa
 
 from cellsched.claims import base as claims_base
+from cellsched.conf import loader
 from cellsched.db.api import models
 from cellsched import exception
+from cellsched.hardware import devices
+from cellsched.hardware import fit
+from cellsched.hardware import host
+from cellsched.hardware import units
 from cellsched.hosts import document
 from cellsched.scheduler.decision import pipeline
+from cellsched.scheduler.drivers import filter_scheduler
 from cellsched.scheduler import planning
+from cellsched.scheduler.selection import selector
 from cellsched.testing import builders
+from tests.unit import base
 from tests.unit.db import samples
+from tests.unit.filters import cells
 from tests.unit.hosts import world as hosts
 from tests.unit.scheduler.drivers import world
 from tests.unit.scheduler import toys
@@ -89,8 +98,8 @@ class TestPlan(PlanTestCase):
         self.assertEqual([('size:VCPU', 2, 0)], [
             (each.by, each.entered, each.left) for each in decision.stages
             if each.by == 'size:VCPU'])
-        for host in ("'a'", "'b'"):
-            self.assertNotIn(host, repr(error.rejections))
+        for name in ("'a'", "'b'"):
+            self.assertNotIn(name, repr(error.rejections))
 
     def test_at_most_ten_hosts_are_named(self):
         for number in range(20):
@@ -118,6 +127,107 @@ class TestPlan(PlanTestCase):
         [decision] = told
         self.assertEqual(['a', 'b'], sorted(decision.examples['claims']))
         self.assertIn('claims', [each['by'] for each in decision.rejections])
+
+
+class TestHardwareCapacity(base.TestCase):
+    """The capacity is the number of servers of repeated decisions."""
+
+    def setUp(self):
+        super().setUp()
+        path = self.temporary_directory() / 'conf'
+        path.write_text(
+            '[filter_scheduler]\nenabled_filters = NUMATopologyFilter, '
+            'PciPassthroughFilter\n')
+        self.conf = loader.load(files=[str(path)], dirs=[])
+
+    @staticmethod
+    def topology(*free, threads=1):
+        """Return a host whose cells have these free ones of 8 CPUs each."""
+        found = []
+        for number, count in enumerate(free):
+            cpus = range(8 * number, 8 * number + 8)
+            found.append(host.HostCell(
+                number, frozenset(), frozenset(cpus), 8192,
+                pinned=frozenset(cpus[count:]), siblings=tuple(
+                    frozenset(cpus[first:first + threads])
+                    for first in range(0, 8, threads))))
+        return host.HostTopology(tuple(found))
+
+    def hosts(self):
+        """Return hosts of several shapes, some of them half full."""
+        topologies = [self.topology(8, 8, threads=2), self.topology(8, 7),
+                      self.topology(8), None]
+        pools = devices.pools([
+            cells.pool(1, 0, dev_type='type-VF'), cells.pool(1, 1)])
+        totals = [units.inventory(each and each.unused, pools, fit.Ratios())
+                  for each in topologies]
+        for each, total in zip(topologies, totals):
+            for cell in each.cells if each else ():
+                total |= dict.fromkeys(map(units.cpu, cell.pinned), 0)
+        totals[1][units.device(pools[0])] = 3
+        return document.HostDocument(builders.table(
+            cell=['1', '1', '2', '2'],
+            numa_topology=[each and each.unused for each in topologies],
+            device_pools=[pools] * 4, claims_hardware=True, available={
+                'PCPU': [16, 15, 8, 8], **{
+                    name: [total.get(name, 0) for total in totals]
+                    for name in set().union(*totals)}}), builders.NOW)
+
+    def capacity(self, request):
+        return planning.capacity(self.conf, self.hosts(), request)
+
+    def decided(self, request):
+        """Return how many servers single decisions place on a snapshot."""
+        found = filter_scheduler.pipeline_of(self.conf)
+        hosts_ = self.hosts().table.view(builders.NOW)
+        chosen = selector.Selector(
+            found, selector.SelectionPolicy(random.Random(0)), hosts_,
+            request)
+        return next(number for number in range(99) if not chosen.choose(
+            samples.uuids(1)[0], None, last=False))
+
+    def requests(self):
+        for specs in (
+                {'hw:cpu_policy': 'dedicated'},
+                {'hw:cpu_policy': 'dedicated', 'hw:numa_nodes': '2'},
+                {'hw:cpu_policy': 'dedicated',
+                 'hw:cpu_thread_policy': 'isolate'}):
+            for vcpus in 2, 4, 6:
+                for count in 0, 1:
+                    yield builders.request(
+                        vcpus=vcpus, memory_mb=64, root_gb=0,
+                        extra_specs=specs, pci_requests=cells.requested(
+                            *[1] * count, affinity='required'))
+
+    def test_capacity_equals_repeated_decisions(self):
+        counts = set()
+        for request in self.requests():
+            with self.subTest(request.flavor.extra_specs,
+                              vcpus=request.flavor.vcpus):
+                found = self.capacity(request)
+                counts.add(found.servers)
+                self.assertEqual(self.decided(request), found.servers)
+                self.assertEqual(found.servers, sum(
+                    each.servers for each in found.cells))
+        self.assertLess(4, len(counts))
+
+    def test_limit_names_the_resource_of_full_hosts(self):
+        dedicated = {'hw:cpu_policy': 'dedicated'}
+        for fields, limits in (
+                ({'vcpus': 8, 'memory_mb': 64}, [
+                    'lack dedicated CPUs', 'lack dedicated CPUs']),
+                ({'vcpus': 5, 'memory_mb': 64}, [
+                    'have 5 free dedicated CPUs, but on 2 NUMA cells',
+                    'lack dedicated CPUs']),
+                ({'vcpus': 1, 'memory_mb': 64,
+                  'pci_requests': cells.requested(1)}, [
+                    'lack 1 PCI device of alias gpu',
+                    'lack room in NUMA cells near 1 PCI device of alias '
+                    'gpu'])):
+            found = self.capacity(builders.request(
+                root_gb=0, extra_specs=dedicated, **fields))
+
+            self.assertEqual(limits, [each.limit for each in found.cells])
 
 
 class TestSnapshotPlan(PlanTestCase):
