@@ -363,11 +363,12 @@ def check_claims(server: ServerState) -> Iterator[findings.Finding]:
         return
     assert row is not None
     if not server.claims and not server.moved:
-        grouped = row.provider and size is not None and size.grouped
+        chosen = row.provider and size is not None and (
+            size.grouped or size.has_hardware)
         yield found(
             server, 'unclaimed', 'uses a host, and holds no claim', cell,
-            Action.CLAIM if row.provider and not grouped else None,
-            _anew(size)[1] if grouped else
+            Action.CLAIM if row.provider and not chosen else None,
+            _anew(size, size.has_hardware)[1] if chosen and size else
             'its provider is not known; delete it, unless its build goes on')
     elif at_rest(server, row):
         yield from _at_rest(server, cell, row)
@@ -388,7 +389,8 @@ def _at_rest(
     here, elsewhere = server.held(row)
     held = add_up(units.plain(claim.resources) for claim in here)
     farther = ', '.join(sorted(claim.provider for claim in elsewhere))
-    action, advice = _anew(server.size)
+    action, advice = repair = _anew(server.size, any(
+        units.named(claim.resources) for claim in server.claims))
     right = size is not None and size.total == held
     if not right and all(claim.provider in server.shared for claim in here):
         yield found(
@@ -401,14 +403,14 @@ def _at_rest(
         yield found(
             server, 'claim-second',
             f'is on {row.provider}, and holds a claim on {farther} too', cell,
-            Action.RECLAIM if right else action, advice)
+            Action.RECLAIM if right and repair != _CHOSEN else action, advice)
     elif size is not None and size.total is not None and not right:
         yield found(
             server, 'claim-amount',
             f'needs {_amounts(size.total)}, and holds a claim of '
             + _amounts(held), cell, action, advice)
     else:
-        if right:
+        if right and repair != _CHOSEN:
             # A new claim of this row's host, group and owner mends these, too.
             action, advice = Action.RECLAIM, ''
         yield from _membership(server, cell, row, action, advice)
@@ -466,8 +468,21 @@ def _membership(
             action, advice)
 
 
-def _anew(size: ServerSize | None) -> tuple[Action | None, str]:
-    """Return the repair by a new claim, or the reason against it."""
+#: The reason against a new claim of a server whose claims name CPUs, pages or
+#: devices. Each of them is claimed once, so a second claim would be refused.
+_CHOSEN: tuple[Action | None, str] = (
+    None, 'only a scheduler chooses its CPUs, pages and devices; migrate it')
+
+
+def _anew(
+    size: ServerSize | None, has_hardware: bool = False
+) -> tuple[Action | None, str]:
+    """Return the repair by a new claim, or the reason against it.
+
+    :param has_hardware: whether its claims name CPUs, pages or devices
+    """
+    if has_hardware:
+        return _CHOSEN
     if size is None or size.resources and not size.grouped:
         return Action.RECLAIM, ''
     if size.problem:
@@ -706,10 +721,11 @@ def check_guests(reader: StateReader) -> Iterator[findings.Finding]:
         cell: str, connection: Any
     ) -> tuple[dict[str, str], dict[str, audit_queries.ServerRow]]:
         texts = services.list_guests(connection)
-        loaded = [on_host.load(text) for text in texts.values()]
         return texts, audit_queries.rows(connection, [
-            uuid for guests, missing in loaded
-            for uuid in (*(guest.uuid for guest in guests), *missing)])
+            uuid for text in texts.values()
+            for guests, missing in [on_host.load(text)]
+            for uuid in (*(guest.uuid for guest in guests), *missing,
+                         *on_host.load_misplaced(text))])
 
     names = reader.names()
     for cell, (texts, rows) in reader.ask(read, reader.cells()).items():
@@ -736,6 +752,35 @@ def check_guests(reader: StateReader) -> Iterator[findings.Finding]:
                         names[cell], cell, None,
                         'find out whether another host runs it; if none '
                         'does, rebuild or delete it')
+            yield from _misplaced(reader, host, {
+                uuid: amounts for uuid, amounts
+                in on_host.load_misplaced(text).items()
+                if (row := rows.get(uuid)) is not None and row.host == host
+                and not row.deleted}, names[cell], cell)
+
+
+def _misplaced(
+    reader: StateReader, host: str, used: Mapping[str, Mapping[str, int]],
+    name: str, cell: str,
+) -> Iterator[findings.Finding]:
+    """Yield the guests that use other CPUs, pages or devices than claimed.
+
+    :param used: their amounts, as the host has reported them
+    """
+    held = reader.claims.claims_of(used) if reader.claims and used else {}
+    for uuid, amounts in sorted(used.items()):
+        claimed = units.named(add_up(
+            claim.resources for claim in held.get(uuid, ())
+            if claims_base.is_readable(claim)))
+        extra = [units.title(each) for each, amount in sorted(amounts.items())
+                 if amount > claimed.get(each, 0)]
+        if claimed and extra:
+            yield findings.Finding(
+                'claim-misplaced', uuid,
+                f'uses {", ".join(extra)} on host {host}, which its claim '
+                'does not name', name, cell, None,
+                'migrate it, which gives it the CPUs, pages and devices of a '
+                'new claim')
 
 
 #: Number of walks through all claims to check providers that change.
@@ -860,7 +905,8 @@ def _compare_claims(
         if real > capacity:
             yield findings.Finding(
                 f'over-capacity:{resource}', usage.provider,
-                f'has {capacity} of {resource}, and {real} is claimed',
+                f'has {capacity} of {units.title(resource)}, and {real} is '
+                'claimed',
                 advice='move servers away, or increase the inventory again')
         if used != real:
             yield findings.Finding(

@@ -25,6 +25,7 @@ KINDS = {
     'consumer-unknown': 'S4', 'claim-owner': 'S4',
     'claim-leaked': 'S4', 'move-claim-leaked': 'S4', 'unclaimed': 'S4',
     'claim-elsewhere': 'S4', 'claim-second': 'S4', 'claim-amount': 'S4',
+    'claim-misplaced': 'S4',
     'group-member-unknown': 'S8', 'group-member-missing': 'S8',
     'group-member-extra': 'S8', 'group-member-deleted': 'S8',
     'member-claim': 'S8', 'group-policy': 'S8',
@@ -40,6 +41,7 @@ _NOT_OF_SERVERS = frozenset({
     'cell-unreachable', 'wrong-type', 'host-elsewhere', 'host-unmapped',
     'guest-unexplained', 'guest-missing', 'node-vanished',
     'host-mapping-unknown', 'service-missing', 'row-archived',
+    'claim-misplaced',
     'consumer-unknown', 'group-member-unknown', 'group-policy',
     'flavor-unreadable', 'lease-excess'})
 

@@ -51,6 +51,7 @@ class ServerSize:
         scheduler decides on their providers
     :param project: id of the project, if it is set
     :param flavor: vcpus, memory_mb, root_gb and ephemeral_gb of the flavor
+    :param has_hardware: whether it asks for NUMA cells or devices
     """
 
     resources: Mapping[str, int] | None = None
@@ -59,6 +60,7 @@ class ServerSize:
     grouped: Mapping[str, int] = dataclasses.field(default_factory=dict)
     project: str | None = None
     flavor: audit_queries.Size = (None, None, None, None)
+    has_hardware: bool = False
 
     @property
     def total(self) -> Mapping[str, int] | None:
@@ -110,11 +112,20 @@ def _read(text: str) -> ServerSize:
                            for each in spec.group_demand().groups),
             project=spec.get('project_id'), flavor=(
                 spec.flavor.vcpus, spec.flavor.memory_mb,
-                spec.flavor.get('root_gb'), spec.flavor.get('ephemeral_gb')))
+                spec.flavor.get('root_gb'), spec.flavor.get('ephemeral_gb')),
+            has_hardware=_has_hardware(spec))
     except (*objects.READ_ERRORS, NotImplementedError,
             exception.InvalidField):
         # NotImplementedError: a field is not set.
         return UNREADABLE
+
+
+def _has_hardware(spec: objects.RequestSpec) -> bool:
+    try:
+        return spec.hardware() is not None
+    except exception.Invalid:
+        # The request was accepted, so it asks for some.
+        return True
 
 
 def _projects(

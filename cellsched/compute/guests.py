@@ -211,6 +211,9 @@ class Guests:
     def report(self, is_idle: Callable[[str], bool]) -> None:
         """Report the guests that no row explains, and rows without a guest.
 
+        It also reports guests that use other CPUs, pages and devices than
+        their servers claim.
+
         An audit reads them from the cell. The log names each of them once.
 
         :param is_idle: returns whether no message is working on a server
@@ -239,9 +242,16 @@ class Guests:
                 missing = suspects.difference(guests).intersection(
                     on_host.list_resting(connection, self._host))
         self._log(records, missing)
+        misplaced: dict[str, dict[str, int]] = {}
+        try:
+            misplaced = self._places.misplaced(resting)
+        except exception.DATABASE_UNAVAILABLE as exc:
+            # The other guests are reported without the claim store.
+            LOG.warning('Could not compare the CPUs, pages and devices of '
+                        'guests with their claims: %s', exc)
         with self._database.writer() as connection:
-            services.set_guests(
-                connection, self._host, on_host.dump(records, missing, now))
+            services.set_guests(connection, self._host, on_host.dump(
+                records, missing, now, misplaced))
 
     def _log(
         self, records: Sequence[on_host.GuestRecord], missing: set[str]

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The NUMA cells and the devices that the servers of a host have."""
 
+import collections
+from collections.abc import Collection
 from collections.abc import Mapping
 import dataclasses
 import json
@@ -153,6 +155,34 @@ class Places:
         with self._lock:
             return list(self._places)
 
+    def misplaced(self, uuids: Collection[str]) -> dict[str, dict[str, int]]:
+        """Return the parts of servers that use others than they claim; blocks.
+
+        A server whose claims name no CPUs, pages and devices may use any.
+
+        :param uuids: servers that are at rest
+        :raises cellsched.exception.DatabaseUnreachable: the claims cannot be
+            read
+        """
+        with self._lock:
+            nodes = {each.provider: each for each in self._nodes.values()}
+            used = {uuid: (place.provider, _used(nodes[place.provider], place))
+                    for uuid, place in self._places.items()
+                    if uuid in uuids and place.provider in nodes}
+        if not used or self._claims is None:
+            return {}
+        with claims_base.translated_errors():
+            held = self._claims.claims_of([*used])
+        found = {}
+        for uuid, (provider, amounts) in used.items():
+            claimed = collections.Counter[str]()
+            for claim in held.get(uuid, ()):
+                if claim.provider == provider:
+                    claimed.update(units.named(claim.resources))
+            if claimed and not collections.Counter(amounts) <= claimed:
+                found[uuid] = amounts
+        return found
+
     def place(
         self, uuid: str, node: str, request: fit.Demand, consumer: str = '',
     ) -> None:
@@ -276,6 +306,16 @@ class Places:
         return Place(hardware.provider, cells, tuple(
             pool for pool in devices.without(pools, remaining)
             if pool.count)), ''
+
+
+def _used(node: NodeHardware, place: Place) -> dict[str, int]:
+    """Return the amounts of a server, without idle threads of its cores."""
+    topology = node.topology and HostTopology(tuple(
+        dataclasses.replace(cell, pinned=cell.pcpus)
+        for cell in node.topology.cells))
+    return units.amounts(topology, tuple(
+        cell for cell in place.cells
+        if topology and cell.host_cell in topology.by_id), place.devices)
 
 
 def request_of(

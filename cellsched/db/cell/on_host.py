@@ -325,18 +325,22 @@ def _is_after(
 def dump(
     records: Iterable[GuestRecord], missing: Iterable[str],
     now: datetime.datetime,
+    misplaced: Mapping[str, Mapping[str, int]] | None = None,
 ) -> str:
     """Return the text of a host's guests that disagree with the cell.
 
     :param records: guests that no row explains
     :param missing: servers of the host without a guest
     :param now: the time before they were read, by the clock of the database
+    :param misplaced: the CPUs, pages and devices of guests that use others
+        than their servers claim, as amounts
     """
     return json.dumps({
         'reported_at': now.isoformat(),
         'unexplained': [[record.uuid, record.fate.value, record.host]
                         for record in records][:REPORTED_MAX],
-        'missing': sorted(missing)[:REPORTED_MAX]})
+        'missing': sorted(missing)[:REPORTED_MAX],
+        'misplaced': dict(sorted((misplaced or {}).items())[:REPORTED_MAX])})
 
 
 def load(text: str | None) -> tuple[list[GuestRecord], list[str]]:
@@ -351,6 +355,17 @@ def load(text: str | None) -> tuple[list[GuestRecord], list[str]]:
                 [str(uuid) for uuid in value.get('missing', ())])
     except (AttributeError, RecursionError, TypeError, ValueError):
         return [], []
+
+
+def load_misplaced(text: str | None) -> dict[str, dict[str, int]]:
+    """Return the amounts of misplaced guests in a text of :func:`dump`."""
+    try:
+        value = json.loads(text or '{}').get('misplaced', {})
+        return {str(uuid): {str(name): int(amount)
+                            for name, amount in amounts.items()}
+                for uuid, amounts in value.items()}
+    except (AttributeError, RecursionError, TypeError, ValueError):
+        return {}
 
 
 def adopt(

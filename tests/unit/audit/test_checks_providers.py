@@ -11,6 +11,7 @@ from cellsched.db.cell import compute_nodes
 from cellsched.db.cell import instances
 from cellsched.db.cell import on_host
 from cellsched.db.cell import services
+from cellsched.hardware import units
 from cellsched.objects import child_providers
 from tests.unit.audit import base
 from tests.unit.db import samples
@@ -196,12 +197,12 @@ class TestHosts(base.TestCase):
 
 class TestGuests(base.TestCase):
 
-    def report(self, host, records=(), missing=()):
+    def report(self, host, records=(), missing=(), misplaced=None):
         with self.cell('cell1').writer() as connection:
             services.report(connection, samples.uuids(1)[0], host,
                             services.COMPUTE, 'compute', samples.NOW)
             services.set_guests(connection, host, on_host.dump(
-                records, missing, samples.NOW))
+                records, missing, samples.NOW, misplaced))
 
     def found(self):
         return [(each.kind, each.of, each.cell, each.action)
@@ -227,6 +228,30 @@ class TestGuests(base.TestCase):
         self.assertEqual([
             ('guest-unexplained', uuid, 'cell1', None)
             for uuid in (elsewhere, deleted, unknown)], self.found())
+
+    def test_guests_with_other_cpus_than_claimed_are_found(self):
+        claims = {'right': [1], 'wrong': [3], 'none': [], 'gone': None,
+                  'elsewhere': [3]}
+        uuids = {name: self.put('a2' if name == 'elsewhere' else 'a1')
+                 for name in claims}
+        self.claims.set_inventory(self.providers['a1'], {
+            name: claims_base.Inventory(4)
+            for name in ('PCPU', units.cpu(1), units.cpu(3))})
+        for name, cpus in claims.items():
+            if cpus is not None:
+                self.take(uuids[name], 'a1', PCPU=1, **{
+                    units.cpu(cpu): 1 for cpu in cpus})
+        self.report('a1', misplaced=dict.fromkeys(
+            uuids.values(), {units.cpu(1): 1}))
+
+        [found] = checks.check_guests(self.reader)
+
+        self.assertEqual(
+            ('claim-misplaced', uuids['wrong'], 'cell1', None,
+             'uses CPU 1 on host a1, which its claim does not name'),
+            (found.kind, found.of, found.cell, found.action, found.text))
+        self.assertIn('migrate', found.advice)
+        self.assertFalse(found.is_of_server)
 
     def test_rows_without_guests_are_found(self):
         here, moved = self.put('a1'), self.put('a2')

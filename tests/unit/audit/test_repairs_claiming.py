@@ -10,6 +10,7 @@ from cellsched.audit import findings
 from cellsched.claims import base as claims_base
 from cellsched.db.cell import instances
 from cellsched import exception
+from cellsched.hardware import units
 from cellsched import migrations
 from cellsched import objects
 from tests.unit.audit import base
@@ -52,6 +53,35 @@ class TestClaiming(base.TestCase):
         self.change_row(uuid, 'cell1', task_state=None)
         self.repairs.repair(found, facts)
         self.assertEqual({self.providers['a1']: base.SIZE}, self.held(uuid))
+
+    def test_claims_of_named_cpus_are_not_replaced(self):
+        self.claims.set_inventory(self.providers['a1'], {
+            **{name: claims_base.Inventory(99999) for name in base.SIZE},
+            units.cpu(3): claims_base.Inventory(1)})
+        for amounts in ({**base.SIZE, 'VCPU': 2}, base.SIZE):
+            uuid = self.running()
+            self.claims.release([uuid])
+            self.take(uuid, 'a1', **amounts, **{units.cpu(3): 1})
+            self.change_row(uuid, 'cell1', project_id='project')
+            if amounts == base.SIZE:
+                self.take_second(uuid)
+            facts = self.reader.servers(
+                [uuid], everywhere=True, asked=True)[uuid]
+
+            [found] = [each for each in auditor.judge(facts)
+                       if each.kind.startswith('claim-')]
+
+            self.assertIsNone(found.action, found.kind)
+            self.assertIn('only a scheduler chooses its CPUs', found.advice)
+            self.claims.release([uuid])
+
+    def take_second(self, uuid):
+        """Add a claim elsewhere, in a way that the product never does."""
+        held = self.claims.claims_of([uuid])[uuid]
+        self.claims.release([uuid])
+        self.claims.claim([*held, claims_base.Claim(
+            uuid, self.providers['a2'], base.SIZE, project_id='project',
+            user_id='user')])
 
     def test_claim_has_the_project_and_user_of_the_server(self):
         for make, owner in ((self.unclaimed, ('whose', 'who')),

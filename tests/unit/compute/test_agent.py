@@ -1459,6 +1459,25 @@ class TestPlaces(agents.AgentTestCase):
         self.assertEqual([], self.places.list_all())
         self.assertGone()
 
+    def test_guest_with_other_cpus_than_claimed_is_reported(self):
+        self.build(spec=self.spec())
+        amounts = {self.uuid: {'CUSTOM_PCPU_0': 1}}
+        with self.cell.writer() as connection:
+            services.report(connection, samples.uuids(1)[0], 'host1',
+                            services.COMPUTE, 'compute', self.clock.now())
+        for answers, expected in (
+                ([amounts], amounts),
+                (exception.DatabaseUnreachable(
+                    schema='claims', url='sqlite://', reason='down'), {})):
+            self.places.misplaced = mock.Mock(side_effect=answers)
+
+            self.agent.resume()
+
+            with self.cell.reader() as connection:
+                self.assertEqual(expected, on_host.load_misplaced(
+                    services.list_guests(connection)['host1']))
+        self.places.misplaced.assert_called_once_with({self.uuid})
+
     def test_cell_keeps_the_request_of_the_server(self):
         spec = self.spec()
 

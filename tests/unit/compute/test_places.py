@@ -66,6 +66,31 @@ class TestPlaces(base.TestCase):
         found.report('node1', hardware(**described))
         return found
 
+    def test_server_with_other_cpus_than_claimed_is_misplaced(self):
+        held, uuid = {}, self.uuids[0]
+        kept = places.Places(claims=types.SimpleNamespace(
+            claims_of=lambda consumers: {
+                each: [claims_base.Claim(each, 'node', held)]
+                for each in consumers}))
+        kept.report('node1', hardware())
+        kept.place(uuid, 'node1', request(nics=1))
+        held |= {'PCPU': 2, units.cpu(1): 1}
+
+        used = kept.misplaced([uuid])[uuid]
+
+        [device] = [name for name in used if 'POOL' in name]
+        self.assertEqual(
+            {units.cpu(7): 1, units.cpu(10): 1, units.memory(1): 256,
+             device: 1}, used)
+        self.assertEqual({}, kept.misplaced(self.uuids[1:]))
+        for claimed, expected in (
+                ({'PCPU': 2}, {}), (used, {}), ({**used, units.cpu(8): 1}, {}),
+                ({**used, device: 0}, {uuid: used}),
+                ({**used, units.memory(1): 255}, {uuid: used})):
+            held.clear()
+            held |= claimed
+            self.assertEqual(expected, kept.misplaced([uuid]), claimed)
+
     def place(self, number, *args, node='node1', **fields):
         self.places.place(self.uuids[number], node, request(*args, **fields))
 

@@ -201,6 +201,16 @@ class TestOnHost(base.TestCase):
                 '{"unexplained": [["a", "b", "c"]]}'):
             self.assertEqual(([], []), on_host.load(text))
 
+    def test_misplaced_guests_are_read_as_written(self):
+        misplaced = {'a': {'CUSTOM_PCPU_1': 1}}
+
+        self.assertEqual(misplaced, on_host.load_misplaced(
+            on_host.dump([], (), samples.NOW, misplaced)))
+        for text in (None, '', '[]', 'x', on_host.dump([], (), samples.NOW), *(
+                f'{{"misplaced": {value}}}' for value in (
+                    '1', '["a"]', '{"a": 1}', '{"a": {"b": "c"}}'))):
+            self.assertEqual({}, on_host.load_misplaced(text), text)
+
     def test_server_is_read_with_its_flavor(self):
         for deleted in 0, 1:
             uuid = self.make(deleted=deleted)
