@@ -201,6 +201,16 @@ class Backend(ReadDeployment):
                 expected='a store that other processes see')
         return store
 
+    def claims_on(
+        self, host: str, provider: str
+    ) -> dict[str, dict[str, int]]:
+        page = self.api.servers.list(admin(), {'host': host})
+        claims = self.parts.claims.claims_of(
+            each.uuid for each in page.servers)
+        return {each.consumer: dict(each.resources)
+                for held in claims.values() for each in held
+                if each.provider == provider}
+
     def copier(
         self, target: 'Backend', target_name: str, batch: int
     ) -> ClaimCopier:

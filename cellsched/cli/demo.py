@@ -34,15 +34,17 @@ class Demo(base.Lister):
 
     Starts a scheduler, conductors and compute agents as they run in
     production, on SQLite files and an in-process transport; creates the
-    servers of the scenario, and shows their final states. Ends with 2 if a
-    state is not the expected one.
+    servers of the scenario, and shows their final states. Draws the use of
+    each cell, and the NUMA cells of the first hosts that have some. Ends with
+    2 if a state is not the expected one.
 
     With ``--cluster`` it starts nothing: it creates the servers in the
     deployment of the configuration files, and deletes them at the end.
 
-    Example::
+    Examples::
 
         cellsched demo --scenario my-cells.yaml --keep /tmp/demo -f json
+        cellsched demo --scenario etc/cellsched/scenarios/numa-cells.yaml
         cellsched --config-file /etc/cellsched/api.conf demo --cluster
     """
 
@@ -67,10 +69,13 @@ class Demo(base.Lister):
     def run(self, parsed_args: argparse.Namespace) -> int:
         self._unexpected: list[str] = []
         self._bars: list[terminal.Bar] = []
+        self._pictures: list[str] = []
         code = super().run(parsed_args)
         # Flush standard output first.
         self.app.stdout.flush()
         terminal.draw(self._bars, self.app.stderr)
+        for picture in self._pictures:
+            print(picture, file=self.app.stderr)
         for line in self._unexpected:
             self.app.warn(line)
         return code
@@ -102,6 +107,8 @@ class Demo(base.Lister):
                   directory, scenario, self.app) as world):
             play = scenario_player.Play(world.api, scenario, self.app.clock)
             self._run(play, scenario)
+            self._pictures = scenario_player.pictures(
+                directory, scenario, self.app)
         return self.columns, self._rows(play)
 
     def _run(self, play: 'Play', scenario: 'Scenario') -> None:

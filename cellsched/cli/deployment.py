@@ -86,6 +86,15 @@ class ReadDeployment(abc.ABC):
     def snapshot(self) -> 'document.HostDocument':
         """Return the hosts as they are now."""
 
+    def claims_on(
+        self, host: str, provider: str
+    ) -> Mapping[str, Mapping[str, int]]:
+        """Return the claims of a host's servers on a provider, by server.
+
+        Empty if the deployment does not know them.
+        """
+        return {}
+
     @abc.abstractmethod
     def planner(
         self, snapshot: 'document.HostDocument | None' = None

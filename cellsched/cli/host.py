@@ -60,9 +60,15 @@ class ShowHost(base.ShowOne):
     shown without the names that agents give them; ``provider show`` has the
     names.
 
-    Example::
+    Cells shows the NUMA cells, with the free and the total CPUs, memory, pages
+    and devices. The CPUs of a core are in brackets. A letter after a CPU
+    stands for the server that claims it, and a star for use by others. A file
+    does not have the claims. A host without cells and devices has no Cells.
+
+    Examples::
 
         cellsched host show n1
+        cellsched host show n1 -c Cells -f json
     """
 
     app: Shell
@@ -72,11 +78,15 @@ class ShowHost(base.ShowOne):
         base.argument('name', metavar='NAME',
                       help='name of the host or of the node'),
         _SNAPSHOT)
-    columns = (*_COLUMNS, 'Providers', 'Columns')
+    columns = (*_COLUMNS, 'Cells', 'Providers', 'Columns')
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Row:
-        return self.columns, tuple(_snapshots().row(
-            self.app, parsed_args.snapshot, parsed_args.name).values())
+        row = _snapshots().row(
+            self.app, parsed_args.snapshot, parsed_args.name)
+        # Selected columns are shown even if they are empty.
+        names = [name for name in self.columns
+                 if name in row or parsed_args.columns]
+        return tuple(names), tuple(row.get(name, '') for name in names)
 
 
 class ExportHosts(base.Command):

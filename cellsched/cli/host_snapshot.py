@@ -16,7 +16,9 @@ from cliff import columns as cliff_columns
 from cellsched.cli.app import App
 from cellsched.cli.app import Shell
 from cellsched.cli import base
+from cellsched.cli import host_cells
 from cellsched import exception
+from cellsched.hardware import units
 from cellsched.hosts.columns import AT
 from cellsched.hosts.columns import AVAILABLE
 from cellsched.hosts.columns import near
@@ -30,9 +32,10 @@ from cellsched.hosts.view import Hosts
 #: The largest file that is read.
 _BYTES_MAX = 1024 ** 3
 
-#: Columns whose content Providers shows, besides the rooms of children.
-_OF_PROVIDERS = frozenset({'children', 'child_uuids', 'child_units',
-                           'sharing'})
+#: Columns whose content Providers and Cells show, besides amounts.
+_SHOWN_ELSEWHERE = frozenset({
+    'children', 'child_uuids', 'child_units', 'sharing', 'numa_topology',
+    'device_pools', 'claims_hardware'})
 
 
 #: Breaks long values for a table of 80 columns.
@@ -48,14 +51,15 @@ class HostProviders(cliff_columns.FormattableColumn[list[dict[str, Any]]]):
 
 
 class HostColumns(cliff_columns.FormattableColumn[dict[str, Any]]):
-    """Values of columns; a table leaves out the columns of providers."""
+    """Values of columns; a table leaves out those of providers and cells."""
 
     def human_readable(self) -> str:
         return '\n'.join(
             _WRAPPER.fill(f'{name}={value}')
             for name, value in self.machine_readable().items()
-            if name not in _OF_PROVIDERS
-            and not (name.startswith(AVAILABLE) and AT in name))
+            if name not in _SHOWN_ELSEWHERE
+            and not (name.startswith(AVAILABLE) and AT in name)
+            and not units.named({name.removeprefix(AVAILABLE): 1}))
 
 
 def read(app: App, path: pathlib.Path) -> HostDocument:
@@ -121,10 +125,14 @@ def row(app: Shell, path: pathlib.Path | None, name: str) -> dict[str, Any]:
     [number] = exact or found
     [fields] = _rows(snapshot, [number], app.conf.service_down_time)
     document = dump(snapshot)['columns']
+    hosts = table.view(snapshot.now)
+    # A file does not have the claims.
+    cells = host_cells.read(
+        hosts, number, app.deployment if path is None else None)
     return {
         **fields,
-        'Providers': HostProviders(
-            _providers(table.view(snapshot.now), number)),
+        **({'Cells': host_cells.HostCells(cells)} if cells else {}),
+        'Providers': HostProviders(_providers(hosts, number)),
         'Columns': HostColumns({
             column: (values['values'][values['codes'][number]]
                      if isinstance(values, dict) else values[number])

@@ -21,6 +21,7 @@ import os_resource_classes
 
 from cellsched.cli.app import Shell
 from cellsched.cli import base
+from cellsched.hardware import units
 from cellsched import plugins
 
 if TYPE_CHECKING:
@@ -37,22 +38,25 @@ _RATIO = 'allocation_ratio'
 
 
 class _Usage(columns.FormattableColumn[dict[str, dict[str, Any]]]):
-    """Inventories by class; a table shows usage and capacity of each."""
+    """Inventories by class; a table shows usage and capacity of each.
+
+    ``host show`` shows NUMA cells, with their CPUs, pages and devices.
+    """
 
     def human_readable(self) -> str:
         return '\n'.join(
-            f'{name} {fields["used"]}/{fields["capacity"]}'
-            for name, fields in self.machine_readable().items())
+            f'{name} {fields["used"]}/{fields["capacity"]}' for name, fields
+            in units.plain(self.machine_readable()).items())
 
 
 class _Inventories(columns.FormattableColumn[dict[str, dict[str, Any]]]):
-    """Inventories by class; a table shows all fields."""
+    """Inventories by class; a table shows all fields, without NUMA cells."""
 
     def human_readable(self) -> str:
         return '\n'.join(
             f'{name}: ' + ', '.join(
                 f'{field}={value}' for field, value in fields.items())
-            for name, fields in self.machine_readable().items())
+            for name, fields in units.plain(self.machine_readable()).items())
 
 
 class _Count(columns.FormattableColumn[list[str]]):

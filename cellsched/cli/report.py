@@ -24,6 +24,7 @@ from cellsched.cli import base
 from cellsched.cli import decision
 from cellsched.cli import decision_text
 from cellsched import exception
+from cellsched.hardware import units
 from cellsched import plugins
 from cellsched import urls
 
@@ -227,11 +228,11 @@ def _add(
     amounts: dict[str, dict[str, int]],
     inventories: 'Mapping[str, ClassUsage]', usable: bool,
 ) -> None:
-    """Add the resources of a provider.
+    """Add the resources of a provider, without those of its NUMA cells.
 
     Amounts include the allocation ratio.
     """
-    for name, usage in inventories.items():
+    for name, usage in units.plain(inventories).items():
         has, capacity = usage.inventory, usage.inventory.capacity
         total = max(math.floor(has.total * has.allocation_ratio), capacity)
         sums = amounts.setdefault(name, dict.fromkeys(_AMOUNTS, 0))
@@ -255,8 +256,10 @@ def _hosts(
     full: dict[str | None, set[str]] = {}
     for provider in providers:
         if provider.kind == 'root':
+            # A CPU of its own is full as soon as a server has it.
             full.setdefault(provider.host, set()).update(
-                name for name, usage in provider.inventories.items()
+                name for name, usage
+                in units.plain(provider.inventories).items()
                 if 0 < usage.inventory.capacity <= usage.used)
     counts = dict.fromkeys(('up', 'down', 'disabled', 'unknown', 'full'), 0)
     rows = []

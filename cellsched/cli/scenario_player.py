@@ -12,12 +12,16 @@ import itertools
 import pathlib
 from typing import TYPE_CHECKING
 
+from cellsched.cli import backend
+from cellsched.cli import base
+from cellsched.cli import host_cells
 from cellsched.cli import server_watch
 from cellsched.cli import terminal
 from cellsched.clock import Clock
 from cellsched.context import admin
 from cellsched.context import RequestContext
 from cellsched import exception
+from cellsched.hardware import units
 from cellsched.listing import server
 from cellsched.standalone import deployment
 from cellsched.standalone.scenario import Request
@@ -30,6 +34,9 @@ if TYPE_CHECKING:
 #: Seconds to wait for the fate of one request, and of each of its servers.
 _TIMEOUT_S = 60.0
 _TIMEOUT_EACH_S = 0.1
+
+#: The most hosts whose NUMA cells are drawn.
+_DRAWN_MAX = 4
 
 #: Seconds between the first two queries of the state of servers.
 _LOOK_S = 0.02
@@ -64,6 +71,25 @@ def started(
         yield world
     finally:
         world.stop()
+
+
+def pictures(
+    directory: pathlib.Path, scenario: Scenario, app: 'Shell'
+) -> list[str]:
+    """Return pictures of the first hosts with NUMA cells.
+
+    :param directory: that of the deployment
+    """
+    if not any('hardware' in host.behaviour for cell in scenario.cells
+               for host in cell.hosts):
+        return []
+    deployed = backend.Backend(
+        [f'--config-file={directory / "etc" / "api.conf"}'], base.DECISIONS,
+        False, app.clock, app.stderr)
+    try:
+        return [*itertools.islice(host_cells.pictures(deployed), _DRAWN_MAX)]
+    finally:
+        deployed.close()
 
 
 class Play:
@@ -132,7 +158,7 @@ class Play:
         totals: dict[tuple[str, str], list[int]] = collections.defaultdict(
             lambda: [0, 0])
         for each in self._api.providers.list(admin()).providers:
-            for resource, has in each.inventories.items():
+            for resource, has in units.plain(each.inventories).items():
                 total = totals[each.cell or each.name, resource]
                 total[0] += has.used
                 total[1] += has.inventory.capacity

@@ -6,16 +6,19 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
+import json
 import pathlib
 from typing import Any
 
 from cellsched.api import providers
 from cellsched.compute import children
 from cellsched import exception
+from cellsched.hardware import description
 from cellsched.objects import keys
 from cellsched.objects import request_groups
 from cellsched.objects import resources
 from cellsched.standalone import deployment
+from cellsched.validation import json_schema
 from cellsched.validation.json_schema import check
 from cellsched.validation.yaml_file import invalid
 from cellsched.validation.yaml_file import read
@@ -61,6 +64,7 @@ _HOST = _record({
     'providers': {'type': 'object', 'additionalProperties': _record({
         'inventories': _TOTALS, 'traits': _list({'type': 'string'}),
         'parent': {'type': 'string'}})},
+    'hardware': {'type': 'object'},
     'availability_zone': _NAME, 'aggregates': _NAMES,
     'faults': _record({
         'fail_builds': _AMOUNT, 'abort_builds': _AMOUNT,
@@ -191,6 +195,8 @@ def _host(
     behaviour = dict(fields.pop('faults', {}))
     if 'inventories' in fields:
         behaviour['inventories'] = fields.pop('inventories')
+    if 'hardware' in fields:
+        behaviour['hardware'] = json.dumps(fields.pop('hardware'))
     named = [*fields.pop('aggregates', ()), *aggregates]
     return deployment.DeployedHost(
         behaviour=behaviour, aggregates=list(dict.fromkeys(named)), **fields)
@@ -235,10 +241,15 @@ def _check_names(path: pathlib.Path, document: Mapping[str, Any]) -> None:
 
 
 def _check_resources(path: pathlib.Path, document: Mapping[str, Any]) -> None:
-    """Make sure that classes are known ones and children make a tree."""
+    """Make sure that classes are known ones and children make a tree.
+
+    The NUMA cells and the devices of hosts are checked, too.
+    """
     for number, cell in enumerate(document['cells']):
         for place, host in enumerate(cell['hosts']):
             field = ('cells', number, 'hosts', place)
+            description.read(path, host.get('hardware', {}),
+                             json_schema.field_name([*field, 'hardware']))
             for name in host.get('inventories', ()):
                 if not resources.is_known(name):
                     raise invalid(

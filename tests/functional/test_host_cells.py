@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Servers with dedicated CPUs on the NUMA cells of a host."""
 
+import contextlib
+import io
 import json
 import uuid
 
 import sqlalchemy as sa
 
+from cellsched.cli import app
 from cellsched.db.cell import models
 from cellsched import embedding
 from cellsched.hardware import documents
@@ -139,8 +142,59 @@ class TestClaimedCells(HostCellsCase):
         [refused] = self.built(flavor='wide')
 
         self.assertEqual('ERROR', refused.status)
-        self.assertIn('2 lack 3 free dedicated CPUs in a NUMA cell',
-                      refused.reason)
+        self.assertIn('2 have 3 free dedicated CPUs, but on 2 NUMA cells (by '
+                      '1 dedicated CPU)', refused.reason)
+
+    def run_shell(self, *argv):
+        """Return the JSON of a command."""
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code = app.Shell(out, err).run([
+                '--config-file',
+                str(self.world.directory / 'etc' / 'api.conf'), *argv,
+                '-f', 'json'])
+        self.assertEqual(0, code, err.getvalue())
+        return json.loads(out.getvalue())
+
+    def test_operators_see_the_cells_of_servers(self):
+        [server] = self.built(flavor='pinned')
+
+        # 1. The host, with its server.
+        first, second = self.run_shell('host', 'show', server.host)['Cells']
+        self.assertEqual({'total': 2, 'free': 0}, first['dedicated_cpus'])
+        self.assertEqual({'total': 2, 'free': 2}, second['dedicated_cpus'])
+        self.assertEqual([server.uuid], list(dict.fromkeys(
+            cpu['server'] for core in first['cores'] for cpu in core)))
+        self.assertEqual([2, 3], first['servers'][0]['cpus'])
+        # 2. The decision.
+        explained = self.until(
+            lambda: self.explained(server.uuid),
+            'the decision is recorded')
+        [part] = explained['picks'][0]['first']['hardware']
+        self.assertEqual((0, [2, 3]), (part['cell'], part['cpus']))
+        # 3. The other hosts, and the room on all of them.
+        *_, row = self.run_shell('capacity', '--flavor', 'pinned')
+        self.assertEqual(
+            (3, 'lack dedicated CPUs'), (row['Servers'], row['Full Hosts']))
+        report = self.run_shell('report')
+        self.assertEqual(0, report['hosts']['full'])
+        self.assertEqual([], [name for name in report['resources']
+                              if name.startswith('CUSTOM_')])
+        exported = self.world.directory / 'hosts.json'
+        with contextlib.redirect_stdout(io.StringIO()):
+            app.Shell(io.StringIO(), io.StringIO()).run([
+                '--config-file',
+                str(self.world.directory / 'etc' / 'api.conf'), 'host',
+                'export', str(exported)])
+        *_, row = self.run_shell('capacity', '--flavor', 'pinned',
+                                 '--snapshot', str(exported))
+        self.assertEqual(3, row['Servers'])
+
+    def explained(self, uuid):
+        try:
+            return self.run_shell('explain', uuid)
+        except AssertionError:
+            return None
 
     def test_each_server_gets_its_claimed_cpus(self):
         servers = self.built(flavor='pinned', max_count=5)

@@ -36,6 +36,18 @@ class TestScenario(cli_base.CommandTestCase):
         self.assertRegex(ran.err, 'pool +DISK_GB')
         self.assertRegex(ran.err, 'VGPU .* 3 of 4')
 
+    def test_scenario_of_numa_cells_draws_the_cells(self):
+        ran = self.play('numa-cells.yaml')
+
+        routers = [each['UUID'] for each in ran.data
+                   if each['Name'].startswith('router')]
+        for text in ('Host n1:', 'Host n2:', 'pages of 1 GB: 6 of 8 free',
+                     '[1a 9a] [2 10] [3 11]',
+                     *(f'a: server {uuid}' for uuid in routers)):
+            self.assertIn(text, ran.err)
+        # No bar is drawn for each CPU.
+        self.assertNotIn('CUSTOM_PCPU', ran.err)
+
 
 class TestResourceClasses(base.TestCase):
 

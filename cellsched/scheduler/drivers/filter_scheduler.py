@@ -17,6 +17,7 @@ from cellsched.context import admin
 from cellsched.context import RequestContext
 from cellsched.filters import base as filters_base
 from cellsched.filters import compute
+from cellsched.hardware import units
 from cellsched.host_manager import manager
 from cellsched.host_manager import mass_outage
 from cellsched.host_manager.source import HostSource
@@ -263,6 +264,9 @@ def _capacity_metrics(
         if not column.startswith(AVAILABLE) or AT in column:
             continue
         resource = column.removeprefix(AVAILABLE)
+        if units.named({resource: 1}):
+            # A figure for each CPU would be of no use.
+            continue
         free = np.bincount(
             cells, np.maximum(hosts[column], 0) * up, count)
         known = _STANDARD.get(resource)

@@ -11,6 +11,7 @@ from cellsched.scheduler.decision import pipeline
 from cellsched.scheduler import planning
 from cellsched.testing import builders
 from tests.unit.cli import base
+from tests.unit.filters import cells
 from tests.unit.scheduler import toys
 
 SIZE = ('--vcpus', 1, '--ram', 512)
@@ -44,7 +45,8 @@ class FarDeployment(deployment.ReadDeployment):
     def snapshot(self):
         return document.HostDocument(
             builders.table(host=['a', 'b'], nodename=['a', 'b'],
-                           free_ram_mb=[4096, 8192]),
+                           free_ram_mb=[4096, 8192],
+                           numa_topology=[None, cells.topology(3, 8)]),
             builders.NOW, self.cells())
 
     def planner(self, snapshot=None):
@@ -100,6 +102,13 @@ class TestDeployment(base.CommandTestCase):
         ran = self.far('host', 'export')
 
         self.assertEqual(['a', 'b'], ran.data['columns']['host'])
+
+    def test_cells_are_drawn_without_the_claims(self):
+        ran = self.far('host', 'show', 'b', '-f', 'json')
+
+        self.assertEqual((0, ''), (ran.code, ran.err))
+        self.assertEqual([{'total': 8, 'free': 3}, {'total': 8, 'free': 8}], [
+            each['dedicated_cpus'] for each in ran.data['Cells']])
 
     def test_missing_decision_names_the_option_of_the_deployment(self):
         self.assertEnds(1, self.far('explain', 'req-1'),

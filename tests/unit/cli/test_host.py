@@ -1,14 +1,37 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hosts of a snapshot; those of a deployment are in the stories."""
 
+import dataclasses
 import json
+import types
 
+from cellsched.cli import host_cells
 from cellsched.cli import host_snapshot
+from cellsched.conf import loader
+from cellsched.hardware import description
+from cellsched.hardware import fit
+from cellsched.hardware import units
 from cellsched.hosts import document
 from cellsched.testing import builders
 from tests.unit.cli import base
 from tests.unit.cli import test_server
 from tests.unit.scheduler.decision import test_provider_groups
+
+
+#: Two cells of four cores, of which the first is for shared CPUs.
+HARDWARE = {
+    'cells': [
+        {'id': number, 'memory_mb': 16384, 'socket': number, 'siblings': 2,
+         'cpus': f'{first},{first + 8}',
+         'dedicated': f'{first + 1}-{first + 3},{first + 9}-{first + 11}',
+         'pages': [{'size_kb': 4, 'total': 2097152},
+                   {'size_kb': 1048576, 'total': 8}]}
+        for number, first in enumerate((0, 4))],
+    'devices': [
+        {'vendor_id': '8086', 'product_id': '154c', 'dev_type': 'type-VF',
+         'numa_node': 0, 'count': 2},
+        {'vendor_id': '10de', 'product_id': '20b5', 'numa_node': None,
+         'count': 4}]}
 
 
 class TestHost(base.CommandTestCase):
@@ -116,6 +139,87 @@ class TestHost(base.CommandTestCase):
         self.assertNotIn('child_uuids', out)
         for formatter in ('yaml', 'shell', 'value', 'table'):
             self.assertIn('pool0', show('a', '-f', formatter).out)
+
+    def write_cells(self):
+        """Write hosts with and without NUMA cells; the first is half full."""
+        described = description.read('test', HARDWARE)
+        pools = tuple(dataclasses.replace(each, count=1)
+                      for each in described.devices)
+        free = units.inventory(*described, fit.Ratios())
+        free |= {units.cpu(2): 0, units.cpu(10): 0, units.cpu(5): 0,
+                 units.pages(0, 2 ** 20): 6, units.device(pools[0]): 1}
+        with self.path.open('w') as file:
+            host_snapshot.write(document.dump(document.HostDocument(
+                builders.table(
+                    host=['a', 'b'], nodename=['a', 'b'],
+                    numa_topology=[described.topology, None],
+                    device_pools=[pools, ()], claims_hardware=True,
+                    cpu_allocation_ratio=1.0,
+                    available={name: [amount, 0] for name, amount
+                               in free.items()}), builders.NOW, {})), file)
+        return described
+
+    def test_picture_has_cells_pages_and_devices(self):
+        self.write_cells()
+
+        out = self.shell('host', 'show', 'a', '--snapshot', self.path).out
+
+        for text in ('NUMA cell 0, socket 0', 'NUMA cell 1, socket 1',
+                     'dedicated CPUs: 4 of 6 free', '[1 9] [2* 10*] [3 11]',
+                     'shared CPUs 0,8: 2 of 2 free',
+                     'pages of 1 GB: 6 of 8 free', '[5* 13] [6 14] [7 15]',
+                     '8086:154c type-VF: 1 free', 'near to no NUMA cell',
+                     '10de:20b5 type-PCI: 4 free'):
+            self.assertIn(text, out)
+        self.assertNotIn('CUSTOM_', out)
+        self.assertGreaterEqual(80, max(map(len, out.splitlines())))
+
+    def test_cells_are_plain_data_in_other_formats(self):
+        self.write_cells()
+
+        first, second, far = self.shell(
+            'host', 'show', 'a', '--snapshot', self.path, '-f',
+            'json').data['Cells']
+
+        self.assertEqual({'total': 6, 'free': 4}, first['dedicated_cpus'])
+        self.assertEqual(
+            {'cpu': 2, 'free': False, 'server': None}, first['cores'][1][0])
+        self.assertEqual(
+            {'size': '1 GB', 'total': 8, 'free': 6}, first['pages'][1])
+        self.assertEqual(1, second['cell'])
+        self.assertEqual({'cell': None, 'devices': [{
+            'device': '10de:20b5 type-PCI', 'free': 4, 'total': None}]}, far)
+        self.assertIn('dedicated_cpus', self.shell(
+            'host', 'show', 'a', '--snapshot', self.path, '-f', 'yaml').out)
+
+    def test_servers_are_named_by_their_claims(self):
+        self.write_cells()
+        described = description.read('test', HARDWARE)
+        snapshot = host_snapshot.read(
+            types.SimpleNamespace(conf=loader.load(
+                files=[str(self.directory / 'api.conf')], dirs=[])), self.path)
+        server = '4b0f1d0c-93a5-4e7d-9a13-5a7a2a2bba0e'
+        found = host_cells.of(snapshot.table.view(builders.NOW), 0, {server: {
+            'PCPU': 3, units.cpu(2): 1, units.cpu(10): 1, units.cpu(5): 1,
+            units.pages(0, 2 ** 20): 2,
+            units.device(described.devices[0]): 1}})
+        text = host_cells.HostCells(found).human_readable()
+
+        self.assertEqual(
+            [{'server': server, 'cpus': [2, 10], 'pages': {'1 GB': 2},
+              'devices': {'8086:154c type-VF': 1}}], found[0]['servers'])
+        self.assertEqual(2, found[0]['devices'][0]['total'])
+        for line in ('[1 9] [2a 10a] [3 11]', f'a: server {server}',
+                     'cell 0: CPUs 2,10, 2 x 1 GB pages', 'cell 1: CPUs 5'):
+            self.assertIn(line, text)
+
+    def test_host_without_cells_shows_no_cells(self):
+        self.write_cells()
+        ran = self.shell('host', 'show', 'b', '--snapshot', self.path, '-f',
+                         'json')
+
+        self.assertNotIn('Cells', ran.data)
+        self.assertIn('Columns', ran.data)
 
     def test_host_with_several_nodes_requires_a_node(self):
         ran = self.shell('host', 'show', 'a', '--snapshot', self.path)

@@ -2,6 +2,7 @@
 """Scenarios: what a demonstration sets up, asks for and expects."""
 
 import copy
+import json
 import pathlib
 
 import yaml
@@ -45,6 +46,22 @@ class TestLoad(base.TestCase):
         self.assertIn(expected, error.detail)
         self.assertEqual(1, len(str(error).splitlines()))
         self.assertLess(len(str(error)), 400)
+
+    def test_hardware_of_a_host_is_an_option_of_its_driver(self):
+        cells = [{'id': 0, 'memory_mb': 64, 'dedicated': '0-1'}]
+        way = 'cells', 0, 'hosts', 0, 'hardware'
+
+        found = self.load((*way, {'cells': cells}))
+
+        self.assertEqual({'cells': cells}, json.loads(
+            found.cells[0].hosts[0].behaviour['hardware']))
+        self.assertRefused('cells[0].hosts[0].hardware', 'a mapping', *way, [])
+        self.assertRefused(
+            'cells[0].hosts[0].hardware.cells[0].memory_mb', 'it is missing',
+            *way, {'cells': [{'id': 0}]})
+        self.assertRefused(
+            'cells[0].hosts[0].hardware.cells[1].id', 'each cell once',
+            *way, {'cells': cells * 2})
 
     def test_least_scenario_has_defaults_for_the_rest(self):
         found = self.load()
