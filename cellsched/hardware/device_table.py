@@ -65,7 +65,14 @@ class DeviceTable:
                 self._kinds.append(kind)
             self._counts[self._kinds.index(kind)][rows] += (
                 pool.count if amounts is None
-                else amounts(units.device(pool)).astype(np.int32))
+                # Fewer devices than their claims are no free devices.
+                else np.maximum(0, amounts(units.device(pool))).astype(
+                    np.int32))
+
+    def free(self, rows: Rows) -> Numbers:
+        """Return the number of free devices, for each row."""
+        return sum((counts[rows] for counts in self._counts),
+                   self._none[rows])
 
     def is_exact(self, requests: Iterable[DeviceRequest]) -> bool:
         """Return whether the verdicts are exact.

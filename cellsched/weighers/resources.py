@@ -5,6 +5,7 @@ from typing import Final
 
 import numpy as np
 
+from cellsched.hosts import hardware
 from cellsched.hosts import view
 from cellsched import objects
 from cellsched.weighers import base
@@ -55,23 +56,20 @@ class PCIWeigher(base.Weigher):
     """Score a host lower the more free PCI devices it has.
 
     Servers without a device avoid hosts with free devices, and servers with
-    devices fill one host after the other. Hosts with 99 or more free devices
-    have the same score. The weight is ``[filter_scheduler]
-    pci_weight_multiplier``.
+    devices fill one host after the other. A device is free if no claim has it.
+    Hosts with 99 or more free devices have the same score. The weight is
+    ``[filter_scheduler] pci_weight_multiplier``.
     """
 
     multiplier_name = 'pci_weight_multiplier'
     multiplier_min = 0.0
     local = True
-    fixed = True
 
     def score(
         self, hosts: view.Hosts, request: objects.RequestSpec
     ) -> view.Column | None:
-        if hosts.most('free_pci_devices') <= 0:
-            return None
-        free = hosts['free_pci_devices']
-        return _MANY - np.minimum(free, _MANY - 1)
+        free = hardware.free_devices(hosts)
+        return None if free is None else _MANY - np.minimum(free, _MANY - 1)
 
 
 class RAMWeigher(base.Weigher):

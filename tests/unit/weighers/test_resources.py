@@ -1,11 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import hypothesis
+import numpy as np
 
+from cellsched.hardware import devices
+from cellsched.hardware import fit
+from cellsched.hardware import units
 from cellsched.testing import builders
 from cellsched.testing.suite import weighers
 from cellsched.weighers import resources
 from tests.unit import base
+from tests.unit.filters import cells
 from tests.unit.hosts import rows
 from tests.unit import strategies
 
@@ -18,6 +23,17 @@ class TestPCIWeigher(weighers.WeigherSuite, base.TestCase):
         hosts = builders.hosts(free_pci_devices=[0, 1, 98, 99, 100, 5000])
 
         self.assertScores([100, 99, 2, 1, 1, 1], hosts)
+
+    def test_claimed_devices_are_not_free(self):
+        pools = devices.pools([cells.pool(3)])
+        hosts = builders.hosts(
+            free_pci_devices=3, device_pools=[pools] * 2,
+            claims_hardware=True,
+            available=units.inventory(None, pools, fit.Ratios()))
+        hosts.take(1, {units.device(pools[0]): 2}, 'x')
+
+        self.assertScores([97, 99], hosts)
+        self.assertScores([99], hosts.at(np.array([1])))
 
     def test_preference_cannot_be_turned_around(self):
         self.assertRaises(ValueError, builders.plugin, self.plugin,
