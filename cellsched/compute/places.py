@@ -126,14 +126,16 @@ class Places:
     :param files: the places of earlier processes; by default none are kept
     :param claims: the store whose claims name CPUs, pages and devices; by
         default a server gets any that are free
+    :param packs_cells: whether cells with less free room are tried first
     :raises cellsched.exception.ConfigurationInvalid: a file cannot be read
     """
 
     def __init__(
         self, files: PlaceFiles | None = None,
-        claims: claims_base.Claims | None = None,
+        claims: claims_base.Claims | None = None, packs_cells: bool = False,
     ) -> None:
         self._claims = claims
+        self._packs_cells = packs_cells
         self._files = files or PlaceFiles()
         self._lock = threading.Lock()
         self._nodes: dict[str, NodeHardware] = {}
@@ -284,7 +286,8 @@ class Places:
         if request.topology is not None:
             if topology is None:
                 return None, 'its host has no NUMA cells'
-            found = fit.fit(topology, request, hardware.ratios, pools)
+            found = fit.fit(topology, dataclasses.replace(
+                request, packs=self._packs_cells), hardware.ratios, pools)
             if found is None:
                 alone = fit.Demand(request.topology)
                 if fit.fit(topology, alone, hardware.ratios) is None:

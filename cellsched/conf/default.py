@@ -169,6 +169,15 @@ Related options:
 * ``[DEFAULT] host``
 * ``[DEFAULT] state_path``
 """),
+    cfg.BoolOpt('packing_host_numa_cells_allocation_strategy', default=False,
+                help="""
+Whether NUMA cells with less free room are tried first.
+
+Free CPUs count, and free memory among equal cells; free PCI devices always
+come first. By default the servers of a host are spread over its cells. Packing
+keeps whole cells free for large servers. It does not affect the choice of
+hosts. Schedulers and agents read the option, and should have the same value.
+"""),
 ]
 
 MONITORING_GROUP = cfg.OptGroup('monitoring', title='Health and metrics')

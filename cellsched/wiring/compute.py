@@ -63,7 +63,9 @@ class HostAgent:
             conf.host, parts.cell_database, parts.clock,
             conf.service_down_time)
         self._state = StateFile(conf.state_path)
-        places = Places(PlaceFiles(conf.state_path), parts.claims)
+        places = Places(
+            PlaceFiles(conf.state_path), parts.claims,
+            conf.compute.packing_host_numa_cells_allocation_strategy)
         self._tracker = Tracker(
             conf, parts.cell_database, parts.claims, parts.driver, outcomes,
             new_uuid=parts.new_uuid, provider_config=config, name=self._name,

@@ -28,6 +28,7 @@ import numpy as np
 
 from cellsched import exception
 from cellsched.filters import base
+from cellsched.hardware import fit
 from cellsched.hosts import view
 from cellsched import objects
 from cellsched.scheduler.decision import capacity
@@ -476,6 +477,7 @@ class Pipeline:
     :param destinations: stages that apply to every request
     :param needs: returns the stages for the amounts of a request; replaced if
         the hosts are known to have capacity
+    :param packs_cells: whether NUMA cells with less free room are tried first
     """
 
     def __init__(
@@ -485,8 +487,10 @@ class Pipeline:
         needs: Callable[
             [view.Hosts, objects.RequestSpec], Iterable[base.Filter]
         ] = capacity.stages,
+        packs_cells: bool = False,
     ) -> None:
         self._needs = needs
+        self._packs_cells = packs_cells
         #: The filters and the weighers, in order.
         self.filters = self._filters = tuple(filters)
         self.weighers = self._weighers = tuple(weighers)
@@ -509,9 +513,18 @@ class Pipeline:
         #: Requirements that the enabled stages read.
         self.reads = capacity.Capacity.reads.union(
             *(each.reads for each in (*self._destinations, *self._filters)))
-        #: Whether the enabled stages check NUMA cells or devices.
-        self.places_hardware = not self.reads.isdisjoint(
+        self._places_hardware = not self.reads.isdisjoint(
             ('numa_topology', 'pci_requests'))
+
+    def hardware(self, request: objects.RequestSpec) -> fit.Demand | None:
+        """Return the NUMA cells and the devices to select for an instance.
+
+        :returns: None if it asks for none, or if no enabled stage checks them
+        """
+        demand = request.hardware() if self._places_hardware else None
+        if demand is None or not self._packs_cells:
+            return demand
+        return dataclasses.replace(demand, packs=True)
 
     def timed(self, now: Callable[[], float]) -> 'Pipeline':
         """Return a copy for one request that times its plug-ins.

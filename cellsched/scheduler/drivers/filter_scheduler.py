@@ -310,7 +310,8 @@ def pipeline_of(
             conf, weigher_names or options.weight_classes)
     return pipeline.Pipeline(
         [each for each in enabled if type(each) not in kinds], weighed_by,
-        first)
+        first,
+        packs_cells=conf.compute.packing_host_numa_cells_allocation_strategy)
 
 
 def refresh_policy(conf: cfg.ConfigOpts) -> manager.RefreshPolicy:

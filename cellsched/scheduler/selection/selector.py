@@ -289,7 +289,7 @@ class Selector:
         self.hosts = self._hosts = hosts
         self._request = request
         self._resources = request.resources()
-        hardware = request.hardware() if pipeline.places_hardware else None
+        hardware = pipeline.hardware(request)
         self._has_hardware = hardware is not None
         self._most = _CANDIDATES if hardware is None else _FITTED_CANDIDATES
         self._offers = offers or HostOffers(

@@ -172,6 +172,18 @@ class TestPlaces(base.TestCase):
 
         self.assertIn(self.uuids[1], self.places.list_all())
 
+    def test_packed_servers_share_a_cell(self):
+        for packs, expected in (False, {0: 1, 1: 1}), (True, {0: 2}):
+            kept = places.Places(packs_cells=packs)
+            node = hardware(devices=[])
+            kept.report('node1', node)
+            for uuid in self.uuids[:2]:
+                kept.place(uuid, 'node1', request(1, 64))
+            topology, _ = kept.report('node1', node)
+            self.assertEqual(expected, {
+                each.id: len(each.pinned) for each in topology.cells
+                if each.pinned})
+
     def test_node_without_cells_gives_none(self):
         self.places.place(self.uuids[0], 'unknown', request())
 

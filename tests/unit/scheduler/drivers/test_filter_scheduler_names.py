@@ -3,6 +3,7 @@
 
 from cellsched.conf import loader
 from cellsched.scheduler.drivers import filter_scheduler
+from cellsched.testing import builders
 from tests.unit import base
 
 
@@ -20,6 +21,18 @@ class TestPipeline(base.TestCase):
 
     def test_configured_plugins_are_the_default(self):
         self.assertEqual((['ComputeFilter'], ['RAMWeigher']), self.names())
+
+    def test_option_packs_cells(self):
+        request = builders.request(extra_specs={'hw:numa_nodes': '1'})
+        for packs in False, True:
+            path = self.temporary_directory() / 'conf'
+            path.write_text(
+                '[filter_scheduler]\nenabled_filters = NUMATopologyFilter\n'
+                '[compute]\n'
+                f'packing_host_numa_cells_allocation_strategy = {packs}\n')
+            made = filter_scheduler.pipeline_of(
+                loader.load(files=[str(path)], dirs=[]))
+            self.assertIs(packs, made.hardware(request).packs)
 
     def test_other_plugins_can_be_named(self):
         self.assertEqual((['IoOpsFilter'], ['RAMWeigher']),

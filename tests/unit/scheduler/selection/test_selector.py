@@ -384,16 +384,17 @@ class TestHardware(base.TestCase):
                 frozenset([cpu]) for cpu in range(4 * number, 4 * number + 4)))
         for number in range(2)))
 
-    def selector(self, count, **columns):
+    def selector(self, count, vcpus=3, packs=False, **columns):
         hosts = builders.hosts(
             numa_topology=[self.UNUSED] * count,
             available={'PCPU': 8, **units.inventory(
                 self.UNUSED, (), fit.Ratios())}, **columns)
         return Selector(
             pipeline.Pipeline(
-                [builders.plugin(numa_topology.NUMATopologyFilter)], []),
+                [builders.plugin(numa_topology.NUMATopologyFilter)], [],
+                packs_cells=packs),
             SelectionPolicy(random.Random(0)), hosts, builders.request(
-                vcpus=3, memory_mb=64, root_gb=0, extra_specs={
+                vcpus=vcpus, memory_mb=64, root_gb=0, extra_specs={
                     'hw:cpu_policy': 'dedicated'}))
 
     def cpus(self, chosen):
@@ -412,6 +413,13 @@ class TestHardware(base.TestCase):
         self.assertEqual([[0, 1, 2], [4, 5, 6]] * 2,
                          sorted(self.cpus(found.chosen())[:2]) + sorted(
                              self.cpus(found.chosen())[2:]))
+
+    def test_packed_servers_share_a_cell(self):
+        for packs, expected in (False, [[0], [4]]), (True, [[0], [1]]):
+            found = self.selector(1, 1, packs, claims_hardware=True)
+            self.assertTrue(all(
+                found.choose(each, None, False) for each in 'ab'))
+            self.assertEqual(expected, self.cpus(found.chosen()))
 
     def test_selection_names_the_claimed_cpus(self):
         found = self.selector(1, claims_hardware=True)
