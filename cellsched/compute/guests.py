@@ -21,6 +21,8 @@ from cellsched.db.cell import services
 from cellsched.db import session
 from cellsched import exception
 from cellsched.hardware import documents
+from cellsched.hardware.instance import numa_topology
+from cellsched.hardware.instance import pci_devices
 from cellsched import objects
 from cellsched.virt import base
 
@@ -153,7 +155,7 @@ class Guests:
         """
         if instance.uuid not in self._driver.list_instances():
             self._depart(instance.uuid)
-        self._driver.spawn(instance, node)
+        self._driver.spawn(self._with_place(instance), node)
 
     def transfer(
         self, instance: objects.Instance, node: str, disks: Mapping[str, Any],
@@ -164,7 +166,24 @@ class Guests:
         See :meth:`cellsched.virt.base.ComputeDriver.transfer_disks`.
         """
         self._depart(instance.uuid)
-        self._driver.transfer_disks(instance, node, disks, progress)
+        self._driver.transfer_disks(
+            self._with_place(instance), node, disks, progress)
+
+    def finish_migration(self, instance: objects.Instance, node: str) -> None:
+        """Start a guest that was transferred to this host.
+
+        Raises the errors of the driver.
+        """
+        self._driver.finish_migration(self._with_place(instance), node)
+
+    def _with_place(self, instance: objects.Instance) -> objects.Instance:
+        """Return a server with its cells and devices, for the driver."""
+        place = self._places.get(instance.uuid)
+        placed: objects.Instance = instance.obj_clone()
+        placed.numa_topology = numa_topology(
+            place.cells, place.emulator_policy)
+        placed.pci_devices = pci_devices(place.devices)
+        return placed
 
     def _depart(self, uuid: str) -> None:
         self._unfinished.add(uuid)

@@ -278,7 +278,7 @@ class MovingAgent:
         # Restart the deadline, so that the source does not start the server
         # at the same time.
         check()
-        self._driver.finish_migration(instance, node)
+        self._guests.finish_migration(instance, node)
 
     def _arrive(
         self, context: RequestContext, instance: objects.Instance,

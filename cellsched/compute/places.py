@@ -24,6 +24,7 @@ from cellsched.hardware.fit import Placement
 from cellsched.hardware.fit import Ratios
 from cellsched.hardware.guest import GuestTopology
 from cellsched.hardware.host import HostTopology
+from cellsched.hardware.instance import TakenDevices
 from cellsched.hardware import units
 
 LOG = log.getLogger(__name__)
@@ -48,12 +49,19 @@ class Place:
 
     :param provider: the uuid of its node
     :param cells: its cells on those of the node
-    :param devices: its devices, by pool
+    :param devices: its devices
+    :param emulator_policy: its policy for the emulator's threads
     """
 
     provider: str
     cells: Placement = ()
-    devices: Pools = ()
+    devices: tuple[TakenDevices, ...] = ()
+    emulator_policy: str | None = None
+
+    @property
+    def pools(self) -> Pools:
+        """Its devices, by pool."""
+        return tuple(each.pool for each in self.devices)
 
 
 class PlaceFiles:
@@ -82,9 +90,13 @@ class PlaceFiles:
     def _read(self, path: pathlib.Path) -> Place:
         try:
             kept = json.loads(path.read_text(encoding='utf-8'))
+            topology = documents.guest_topology(kept['numa_topology'])
             return Place(
                 kept['provider'], documents.placement(kept['numa_topology']),
-                documents.device_pools(kept['pci_devices']))
+                tuple(TakenDevices(each['request_id'], pool)
+                      for each in kept['pci_devices']
+                      for pool in documents.device_pools(each['pools'])),
+                topology and topology.emulator_policy)
         except (OSError, KeyError, RecursionError, TypeError, ValueError,
                 exception.InvalidField):
             raise exception.ConfigurationInvalid(
@@ -107,7 +119,10 @@ class PlaceFiles:
                 'provider': place.provider,
                 'numa_topology': topology and documents.written_guest(
                     topology, place.cells),
-                'pci_devices': documents.written_pools(place.devices)}, file)
+                'pci_devices': [{
+                    'request_id': each.request_id,
+                    'pools': documents.written_pools([each.pool])}
+                    for each in place.devices]}, file)
             file.flush()
             os.fsync(file.fileno())
         new.replace(self._path / uuid)
@@ -225,6 +240,11 @@ class Places:
                 'devices%(error)s',
                 internals={'error': f' ({exc.strerror})'}) from exc
 
+    def get(self, uuid: str) -> Place:
+        """Return the place of a server; an empty one if it has none."""
+        with self._lock:
+            return self._places.get(uuid) or Place('')
+
     def remove(self, uuid: str) -> None:
         """Free the place of a server; one without a place is ignored."""
         with self._lock:
@@ -252,7 +272,7 @@ class Places:
                     if cell.host_cell in topology.by_id))
         return topology, devices.ordered(devices.without(
             hardware.devices, (pool for each in places
-                               for pool in each.devices)))
+                               for pool in each.pools)))
 
     def _claimed(self, consumer: str) -> dict[str, dict[str, int]]:
         """Return the CPUs, pages and devices of claims, by provider."""
@@ -302,13 +322,18 @@ class Places:
                 return None, 'its host still uses the CPUs for another server'
             cells = found
             near = frozenset(each.host_cell for each in cells)
-        remaining = devices.take(
-            pools, request.devices, cells=near, host=topology)
-        if remaining is None:
-            return None, 'its host has too few free PCI devices'
-        return Place(hardware.provider, cells, tuple(
-            pool for pool in devices.without(pools, remaining)
-            if pool.count)), ''
+        taken: list[TakenDevices] = []
+        for each in request.devices:
+            remaining = devices.take(pools, [each], cells=near, host=topology)
+            if remaining is None:
+                return None, 'its host has too few free PCI devices'
+            taken += [TakenDevices(each.request_id, pool)
+                      for pool in devices.without(pools, remaining)
+                      if pool.count]
+            pools = remaining
+        return Place(
+            hardware.provider, cells, tuple(taken),
+            request.topology and request.topology.emulator_policy), ''
 
 
 def _used(node: NodeHardware, place: Place) -> dict[str, int]:

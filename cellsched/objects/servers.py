@@ -6,6 +6,8 @@ from typing import Self
 
 from oslo_versionedobjects import fields
 
+from cellsched.hardware.instance import InstanceNUMATopology
+from cellsched.hardware.instance import PciDevice
 from cellsched.objects import base
 
 
@@ -18,6 +20,11 @@ class Instance(base.Object):
     """
 
     VERSION = '2.8'
+
+    #: Its NUMA cells and its PCI devices on a host. An agent sets them for its
+    #: driver. They are not sent.
+    numa_topology: InstanceNUMATopology | None = None
+    pci_devices: tuple[PciDevice, ...] = ()
 
     fields = {
         'uuid': fields.UUIDField(),

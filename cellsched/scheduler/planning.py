@@ -124,7 +124,7 @@ def capacity(
     hosts = snapshot.table.view(snapshot.now)
     found = pipeline.candidates(hosts, request)
     rejections = pipeline.rejections(request, found)
-    demand = request.hardware() if pipeline.places_hardware else None
+    demand = pipeline.hardware(request)
     numbers, parts = _servers(hosts, found.rows, request, demand)
     full = rejections
     if provider_demand(hosts, request, request.resources()) is None:

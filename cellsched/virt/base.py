@@ -138,6 +138,13 @@ class ComputeDriver(abc.ABC):
     def spawn(self, instance: objects.Instance, node: str) -> None:
         """Build the server and start it.
 
+        ``instance.numa_topology`` has the NUMA cells of the server, with the
+        dedicated CPU of each vCPU and the page size of each cell; None if it
+        has no cells. ``instance.pci_devices`` has its PCI devices. They are
+        those of its claims, and no other server has them. See
+        :mod:`cellsched.hardware.instance`. :meth:`transfer_disks` and
+        :meth:`finish_migration` get both, too.
+
         Must leave nothing behind after a failure. Must succeed and change
         nothing if the server runs already.
 

@@ -17,6 +17,8 @@ from oslo_config import types
 from cellsched import exception
 from cellsched.hardware import description
 from cellsched.hardware.description import Hardware
+from cellsched.hardware.instance import InstanceNUMATopology
+from cellsched.hardware.instance import PciDevice
 from cellsched import objects
 from cellsched.objects.request_groups import standard_traits
 from cellsched.objects import resources
@@ -77,12 +79,16 @@ class _Guest:
     :param contents: the contents of its disks
     :param runs: whether it runs; otherwise it is prepared for a migration, or
         is transferred
+    :param cells: its NUMA cells
+    :param devices: its PCI devices
     """
 
     spawned_at: datetime.datetime
     contents: str
     runs: bool = True
     prepared: bool = False
+    cells: InstanceNUMATopology | None = None
+    devices: tuple[PciDevice, ...] = ()
 
 
 class FakeDriver(base.ComputeDriver):
@@ -202,7 +208,8 @@ Metrics of the host, such as ``cpu.percent:0.5``.
                 return
             self._fail(instance.uuid)
             self._put(instance.uuid, _Guest(
-                now, f'build {next(_BUILDS)} at {now}'))
+                now, f'build {next(_BUILDS)} at {now}',
+                cells=instance.numa_topology, devices=instance.pci_devices))
 
     def destroy(self, instance: objects.Instance) -> None:
         with self._lock:
@@ -224,7 +231,9 @@ Metrics of the host, such as ``cpu.percent:0.5``.
         self, instance: objects.Instance, node: str, data: Mapping[str, Any],
         progress: Callable[[], None],
     ) -> None:
-        guest = _Guest(self.clock.now(), data['contents'], runs=False)
+        guest = _Guest(
+            self.clock.now(), data['contents'], runs=False,
+            cells=instance.numa_topology, devices=instance.pci_devices)
         self._take_time()
         progress()
         with self._lock:
@@ -259,6 +268,14 @@ Metrics of the host, such as ``cpu.percent:0.5``.
         with self._lock:
             guest = self._guests.get(uuid)
             return None if guest is None else guest.contents
+
+    def hardware_of(
+        self, uuid: str
+    ) -> tuple[InstanceNUMATopology | None, tuple[PciDevice, ...]]:
+        """Return the NUMA cells and the PCI devices of a server."""
+        with self._lock:
+            guest = self._guests[uuid]
+            return guest.cells, guest.devices
 
     def write(self, uuid: str, contents: str) -> None:
         """Change the contents of the disks of a server on this host."""

@@ -1478,6 +1478,15 @@ class TestPlaces(agents.AgentTestCase):
                     services.list_guests(connection)['host1']))
         self.places.misplaced.assert_called_once_with({self.uuid})
 
+    def test_driver_gets_the_cells_of_the_server(self):
+        self.occupy()
+        self.build(spec=self.spec(1))
+
+        topology, devices = self.driver.hardware_of(self.uuid)
+        [cell] = topology.cells
+        self.assertEqual(({0: 1}, 32), (cell.cpu_pinning, cell.memory))
+        self.assertEqual((), devices)
+
     def test_cell_keeps_the_request_of_the_server(self):
         spec = self.spec()
 

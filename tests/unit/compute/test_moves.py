@@ -501,6 +501,14 @@ class TestPlaces(mover.MoverTestCase):
 
         self.assertEqual(['host2'], self.placed)
 
+    def test_driver_of_the_destination_gets_the_cells(self):
+        self.tell('migrate_in', self.accept(), disks={'contents': 'data'})
+
+        self.assertState('active', None, 'host2')
+        topology, _ = self.drivers['host2'].hardware_of(self.uuid)
+        self.assertEqual([{0: 0, 1: 1}], [
+            each.cpu_pinning for each in topology.cells])
+
     def test_migration_to_a_full_host_is_aborted(self):
         self.occupy('host2', self.other)
 

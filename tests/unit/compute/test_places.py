@@ -215,6 +215,26 @@ class TestPlaces(base.TestCase):
             request())
         self.assertIn('still uses the CPUs', str(error))
 
+    def test_place_names_the_request_of_each_device(self):
+        nic = dataclasses.replace(NIC, request_id='first')
+        other = dataclasses.replace(NIC, request_id='second', count=2)
+        self.places.place(
+            self.uuids[0], 'node1', Demand(None, (nic, other)))
+
+        for kept in self.places, self.start():
+            self.assertEqual([('first', 1), ('second', 2)], [
+                (each.request_id, each.pool.count)
+                for each in kept.get(self.uuids[0]).devices])
+
+    def test_restarted_agent_knows_the_policy_of_the_emulator(self):
+        topology = dataclasses.replace(
+            request().topology, emulator_policy='share')
+        self.places.place(self.uuids[0], 'node1', Demand(topology))
+
+        for kept in self.places, self.start():
+            self.assertEqual(
+                'share', kept.get(self.uuids[0]).emulator_policy)
+
     def test_restarted_agent_knows_the_places(self):
         self.place(1, 3, nics=2)
         self.place(2, 2, policy=guest.SHARED)

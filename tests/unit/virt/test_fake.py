@@ -180,6 +180,13 @@ class TestFakeDriver(suite.DriverSuite, base.TestCase):
             driver.destroy(self.server)
             self.assertEqual([], driver.list_instances())
 
+    def test_server_without_cells_has_none(self):
+        driver = self.make_driver()
+        instance = self.make_instance()
+        driver.spawn(instance, 'host1')
+
+        self.assertEqual((None, ()), driver.hardware_of(instance.uuid))
+
     def test_build_takes_the_configured_delay(self):
         self.driver(build_delay=7.0).spawn(self.server, 'host1')
 
