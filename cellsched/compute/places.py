@@ -3,6 +3,7 @@
 
 import collections
 from collections.abc import Collection
+from collections.abc import Iterator
 from collections.abc import Mapping
 import dataclasses
 import json
@@ -17,6 +18,7 @@ from oslo_utils import uuidutils
 from cellsched.claims import base as claims_base
 from cellsched import exception
 from cellsched.hardware import devices
+from cellsched.hardware.devices import Pool
 from cellsched.hardware.devices import Pools
 from cellsched.hardware import documents
 from cellsched.hardware import fit
@@ -75,6 +77,7 @@ class PlaceFiles:
 
     def __init__(self, directory: str | None = None) -> None:
         self._path = directory and pathlib.Path(directory) / 'places'
+        self._used = directory and pathlib.Path(directory) / 'used_devices'
 
     def read(self) -> dict[str, Place]:
         """Return the places by the uuids of their servers.
@@ -106,31 +109,46 @@ class PlaceFiles:
                 'of a server; remove it if the server is not on this host'
             ) from None
 
+    def list_used(self) -> set[str]:
+        """Return the resource classes of the devices that were used."""
+        if not self._used or not self._used.is_dir():
+            return set()
+        return {path.name for path in self._used.iterdir()}
+
+    def add_used(self, pool: Pool) -> None:
+        """Write that a one-time-use device was used."""
+        if self._used:
+            _write(self._used / units.device(pool),
+                   documents.written_pools([pool]))
+
     def write(
         self, uuid: str, place: Place, topology: GuestTopology | None
     ) -> None:
         """Write the place of a server, as a whole or not at all."""
-        if not self._path or not uuidutils.is_uuid_like(uuid):
-            return
-        self._path.mkdir(parents=True, exist_ok=True)
-        new = self._path / f'{uuid}.new'
-        with new.open('w', encoding='utf-8') as file:
-            json.dump({
+        if self._path and uuidutils.is_uuid_like(uuid):
+            _write(self._path / uuid, {
                 'provider': place.provider,
                 'numa_topology': topology and documents.written_guest(
                     topology, place.cells),
                 'pci_devices': [{
                     'request_id': each.request_id,
                     'pools': documents.written_pools([each.pool])}
-                    for each in place.devices]}, file)
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(self._path / uuid)
+                    for each in place.devices]})
 
     def remove(self, uuid: str) -> None:
         """Remove the place of a server; a missing one is ignored."""
         if self._path and uuidutils.is_uuid_like(uuid):
             (self._path / uuid).unlink(missing_ok=True)
+
+
+def _write(path: pathlib.Path, document: Any) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_suffix('.new')
+    with new.open('w', encoding='utf-8') as file:
+        json.dump(document, file)
+        file.flush()
+        os.fsync(file.fileno())
+    new.replace(path)
 
 
 class Places:
@@ -166,6 +184,51 @@ class Places:
         with self._lock:
             self._nodes[node] = hardware
             return self._remaining(hardware)
+
+    def reserved(self, provider: str, pools: Pools) -> dict[str, int]:
+        """Return the numbers of devices that no claim may name, by class.
+
+        These are one-time-use devices that were used, and devices of servers
+        whose claims name them by the tags that they had before.
+
+        :param pools: all devices of the node
+        """
+        reserved = collections.Counter[str]()
+        with self._lock:
+            for pool in set(pools).difference(self._unused(pools)):
+                reserved[units.device(pool)] = pool.count
+            for taken, pool in devices.located(pools, self._taken(provider)):
+                if taken.kind != pool.kind:
+                    reserved[units.device(pool)] += pool.count
+        return reserved
+
+    def misfits(self, node: str) -> Iterator[str]:
+        """Yield what servers have and the node does not report any more."""
+        with self._lock:
+            hardware = self._nodes[node]
+            places = [(uuid, each) for uuid, each in self._places.items()
+                      if each.provider == hardware.provider]
+            topology, _ = self._remaining(hardware)
+        cells = topology.cells if topology else ()
+        offered = frozenset[int]().union(*(each.pcpus for each in cells))
+        for uuid, place in places:
+            pinned = frozenset[int]().union(*(
+                each.pinned for each in place.cells))
+            if cpus := sorted(pinned - offered):
+                yield (f'Node {node} does not offer the dedicated CPUs '
+                       f'{", ".join(map(str, cpus))} of server {uuid}')
+        for cell in cells:
+            for pages in cell.pages:
+                if pages.free < 0:
+                    yield (f'NUMA cell {cell.id} of node {node} lacks '
+                           f'{-pages.free} pages of {pages.size_kb} KiB that '
+                           'its servers have')
+        taken = [pool for _, each in places for pool in each.pools]
+        found = devices.located(hardware.devices, taken)
+        if lost := sum(each.count for each in taken) - sum(
+                pool.count for _, pool in found):
+            yield (f'Node {node} does not report {lost} PCI devices of its '
+                   'servers')
 
     def list_all(self) -> list[str]:
         """Return the uuids of the servers that have a place."""
@@ -246,7 +309,22 @@ class Places:
             return self._places.get(uuid) or Place('')
 
     def remove(self, uuid: str) -> None:
-        """Free the place of a server; one without a place is ignored."""
+        """Free the place of a server; one without a place is ignored.
+
+        Its one-time-use devices stay reserved until an operator removes their
+        files. If they cannot be written, the server keeps its place.
+        """
+        try:
+            for pool in self.get(uuid).pools:
+                if pool.is_one_time:
+                    self._files.add_used(pool)
+                    LOG.info('Device %s was used and stays reserved',
+                             units.device(pool), instance_uuid=uuid)
+        except OSError as exc:
+            LOG.error('The server keeps its NUMA cells and devices: the file '
+                      'of a used device could not be written: %s',
+                      exc.strerror, instance_uuid=uuid)
+            return
         with self._lock:
             if self._places.pop(uuid, None) is None:
                 return
@@ -271,8 +349,21 @@ class Places:
                     cell for cell in each.cells
                     if cell.host_cell in topology.by_id))
         return topology, devices.ordered(devices.without(
-            hardware.devices, (pool for each in places
-                               for pool in each.pools)))
+            self._unused(hardware.devices), (pool for _, pool in (
+                devices.located(hardware.devices, self._taken(
+                    hardware.provider))))))
+
+    def _taken(self, provider: str) -> list[Pool]:
+        """Return the devices of all servers of a node."""
+        return [pool for each in self._places.values()
+                if each.provider == provider for pool in each.pools]
+
+    def _unused(self, pools: Pools) -> Pools:
+        """Return the pools without used one-time-use devices."""
+        once = {units.device(each) for each in pools if each.is_one_time}
+        used = once and once & self._files.list_used()
+        return tuple(each for each in pools
+                     if not used or units.device(each) not in used)
 
     def _claimed(self, consumer: str) -> dict[str, dict[str, int]]:
         """Return the CPUs, pages and devices of claims, by provider."""
@@ -300,15 +391,15 @@ class Places:
 
             topology = hardware.topology and units.claimed(
                 hardware.topology, available, hardware.ratios)
-            pools = units.free_devices(hardware.devices, available)
-        cells: Placement = ()
-        near: frozenset[int] | None = None
+            pools = units.free_devices(
+                self._unused(hardware.devices), available)
+        cells: Placement | None = ()
         if request.topology is not None:
             if topology is None:
                 return None, 'its host has no NUMA cells'
-            found = fit.fit(topology, dataclasses.replace(
+            cells = fit.fit(topology, dataclasses.replace(
                 request, packs=self._packs_cells), hardware.ratios, pools)
-            if found is None:
+            if cells is None:
                 alone = fit.Demand(request.topology)
                 if fit.fit(topology, alone, hardware.ratios) is None:
                     return None, ('its host has no NUMA cells with enough '
@@ -318,22 +409,34 @@ class Places:
                               'memory')
             if unused[0] is not None and any(
                     each.pinned & unused[0].by_id[each.host_cell].pinned
-                    for each in found):
+                    for each in cells):
                 return None, 'its host still uses the CPUs for another server'
-            cells = found
-            near = frozenset(each.host_cell for each in cells)
-        taken: list[TakenDevices] = []
-        for each in request.devices:
-            remaining = devices.take(pools, [each], cells=near, host=topology)
-            if remaining is None:
-                return None, 'its host has too few free PCI devices'
-            taken += [TakenDevices(each.request_id, pool)
-                      for pool in devices.without(pools, remaining)
-                      if pool.count]
-            pools = remaining
-        return Place(
-            hardware.provider, cells, tuple(taken),
-            request.topology and request.topology.emulator_policy), ''
+        taken = _taken(request, pools, cells, topology)
+        if taken is None:
+            return None, 'its host has too few free PCI devices'
+        free = devices.counts(unused[1])
+        if devices.counts(each.pool for each in taken) - free:
+            return None, 'its host still uses the devices for another server'
+        return Place(hardware.provider, cells, taken, request.topology and (
+            request.topology.emulator_policy)), ''
+
+
+def _taken(
+    request: fit.Demand, pools: Pools, cells: Placement,
+    topology: HostTopology | None,
+) -> tuple[TakenDevices, ...] | None:
+    """Return the devices for each request; None if they lack."""
+    near = frozenset(each.host_cell for each in cells) if cells else None
+    taken: list[TakenDevices] = []
+    for each in request.devices:
+        remaining = devices.take(pools, [each], cells=near, host=topology)
+        if remaining is None:
+            return None
+        taken += [TakenDevices(each.request_id, pool)
+                  for pool in devices.without(pools, remaining)
+                  if pool.count]
+        pools = remaining
+    return tuple(taken)
 
 
 def _used(node: NodeHardware, place: Place) -> dict[str, int]:
@@ -343,7 +446,7 @@ def _used(node: NodeHardware, place: Place) -> dict[str, int]:
         for cell in node.topology.cells))
     return units.amounts(topology, tuple(
         cell for cell in place.cells
-        if topology and cell.host_cell in topology.by_id), place.devices)
+        if topology and cell.host_cell in topology.by_id), place.pools)
 
 
 def request_of(

@@ -34,6 +34,7 @@ from cellsched.db.cell import on_host
 from cellsched.db.cell import services
 from cellsched.db import session
 from cellsched import exception
+from cellsched.hardware import devices
 from cellsched.hardware import documents
 from cellsched.hardware.fit import Ratios
 from cellsched.hardware import units
@@ -121,6 +122,8 @@ class Tracker:
         # Nodes that the last report left out, with the reasons.
         self._refused: dict[str, str] = {}
         self._conditions = Conditions(LOG, database.clock.monotonic)
+        # Hardware that servers have and that is not reported any more.
+        self._misfits = Conditions(LOG, database.clock.monotonic)
         # Vanished nodes of this report, and whether each was empty.
         self._emptied: dict[str, bool] = {}
 
@@ -165,6 +168,8 @@ class Tracker:
         self._verify()
         for node, resources in nodes.items():
             self._report_node(node, resources, servers, now)
+        self._misfits.replace({
+            text: '' for node in nodes for text in self._places.misfits(node)})
         self._drop_vanished(nodes, [*held, *former], now)
         self._provider_config.note_idle({
             name for node, resources in nodes.items()
@@ -521,11 +526,13 @@ class Tracker:
                 ('cells', of_file.topology and resources.topology),
                 ('devices', of_file.devices and resources.devices)) if both})
         topology = resources.topology or of_file.topology
-        found = resources.devices or of_file.devices
+        found = devices.reported(resources.devices or of_file.devices)
+        reserved = self._places.reserved(provider, found)
         cpu, ram, _ = self._ratios()
         resources = dataclasses.replace(
             resources, topology=topology, devices=found, inventories={
-                **{name: claims_base.Inventory(total) for name, total
+                **{name: claims_base.Inventory(
+                    total, reserved.get(name, 0)) for name, total
                    in units.inventory(
                        topology, found, Ratios(cpu, ram)).items()},
                 **resources.inventories})
@@ -589,14 +596,14 @@ class Tracker:
     ) -> dict[str, str | None]:
         """Return the columns of a node that depend on its uuid."""
         cpu, ram, _ = self._ratios()
-        topology, devices = self._places.report(node, places.NodeHardware(
+        topology, free = self._places.report(node, places.NodeHardware(
             provider, resources.topology, resources.devices,
             Ratios(cpu, ram)))
         return {
             'numa_topology': _text(documents.written_host(
                 topology)) if topology else None,
             'pci_stats': _text(documents.written_pools(
-                devices)) if resources.devices else None,
+                free)) if resources.devices else None,
             'traits': _text(sorted(
                 self._node_traits(node, provider, resources))),
             'providers': child_providers.dump(

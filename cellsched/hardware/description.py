@@ -15,6 +15,8 @@ from collections.abc import Sequence
 from typing import Any
 from typing import NamedTuple
 
+from oslo_utils import strutils
+
 from cellsched import exception
 from cellsched.hardware import devices
 from cellsched.hardware.devices import Pool
@@ -35,6 +37,9 @@ _AMOUNT_MAX = 2 ** 31 - 1
 
 #: Kinds of devices; the first one is the default.
 _TYPES = 'type-PCI', 'type-PF', 'type-VF', 'vdpa'
+
+#: Tags with the values yes and no.
+_FLAGS = 'live_migratable', 'managed', 'one_time_use'
 
 _RANGE = r'[0-9]{1,4}(-[0-9]{1,4})?'
 
@@ -160,6 +165,11 @@ def _cell(
     pages = tuple(Pages(each['size_kb'], each['total'],
                         reserved=each.get('reserved', 0))
                   for each in given.get('pages', ()))
+    for number, each in enumerate(pages):
+        if each.reserved > each.total:
+            raise document.refuse(
+                (*way, 'pages', number, 'reserved'),
+                f'{each.reserved} is out of range', f'0 to {each.total}')
     if len({each.size_kb for each in pages}) < len(pages):
         raise document.refuse((*way, 'pages'), 'a size_kb is repeated',
                               'each size once')
@@ -221,7 +231,7 @@ def _pools(
                 (*way, 'numa_node'), f'the host has no cell {near}',
                 'the id of a cell')
         pools += devices.pools([{
-            'dev_type': _TYPES[0], **each.get('tags', {}), **{
+            'dev_type': _TYPES[0], **_tags(document, way, each), **{
                 name: value for name, value in each.items()
                 if name != 'tags'}}])
         if pools[-1].kind in seen:
@@ -229,3 +239,29 @@ def _pools(
                 way, 'it is repeated', 'each kind of device once in a cell')
         seen.add(pools[-1].kind)
     return devices.ordered(pools)
+
+
+def _tags(
+    document: _Document, way: tuple[str | int, ...], given: Mapping[str, Any]
+) -> Mapping[str, str]:
+    """Return the tags of devices, with true or false for yes and no."""
+    tags = dict(given.get('tags', {}))
+    for name in tags.keys() & set(_FLAGS):
+        try:
+            tags[name] = str(strutils.bool_from_string(
+                tags[name], strict=True)).lower()
+        except ValueError:
+            raise document.refuse(
+                (*way, 'tags', name),
+                f'{json_schema.shown(tags[name])} is not valid',
+                'yes or no') from None
+    if 'one_time_use' in tags and given.get('dev_type') in ('type-VF', 'vdpa'):
+        raise document.refuse(
+            (*way, 'tags', 'one_time_use'),
+            f'devices of {given["dev_type"]} cannot have it',
+            'devices of type-PCI or type-PF')
+    if tags.get('one_time_use') == 'true' and given['count'] > 1:
+        raise document.refuse(
+            (*way, 'count'), f'{given["count"]} devices share one entry',
+            '1, since each device with one_time_use has its own entry')
+    return tags

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 import functools
+import operator
 from typing import Any
 
 from oslo_utils import strutils
@@ -30,6 +31,12 @@ _OF_PLACEMENT = frozenset({'resource_class', 'traits', 'rp_uuids'})
 
 #: The kinds of devices that only a request which names them gets.
 _SPECIAL = 'type-PF', 'vdpa'
+
+#: Properties of the hardware, and not of the configuration.
+_IDS = 'vendor_id', 'product_id', 'dev_type'
+
+#: The kinds of network devices, which a remote host may manage.
+_NETWORK = 'type-PF', 'type-VF', 'vdpa'
 
 #: Providers by request group; None if the requests name their providers.
 Mappings = Mapping[str, Sequence[str]]
@@ -76,6 +83,12 @@ class Pool:
         uuid: str | None = self.values.get('rp_uuid')
         return uuid
 
+    @property
+    def is_one_time(self) -> bool:
+        """True if a device that was used has no further server."""
+        return bool(strutils.bool_from_string(
+            self.values.get('one_time_use')))
+
     def without(self, taken: int) -> 'Pool':
         """Return the pool without some devices."""
         return dataclasses.replace(self, count=self.count - taken)
@@ -108,20 +121,80 @@ def ordered(found: Iterable[Pool]) -> Pools:
     return tuple(sorted(found, key=lambda pool: len(pool.properties)))
 
 
+def reported(found: Iterable[Pool]) -> Pools:
+    """Return the pools of a host with the tag that Nova's agents add.
+
+    Ports name it in their requests: network devices are not managed remotely
+    unless they say so.
+    """
+    return ordered(
+        each if each.values.get('dev_type') not in _NETWORK
+        or 'remote_managed' in each.values else dataclasses.replace(
+            each, properties=tuple(sorted(
+                (*each.properties, ('remote_managed', 'false')))))
+        for each in found)
+
+
+_KIND = operator.attrgetter('kind')
+
+#: The marks of the same devices in two reports of a host, the best first.
+_IDENTITIES: tuple[Callable[[Pool], Any], ...] = (
+    _KIND,
+    lambda pool: pool.values.get('address'),
+    lambda pool: (*map(pool.values.get, _IDS), pool.numa_node),
+    lambda pool: (*map(pool.values.get, _IDS),),
+)
+
+
+def located(
+    pools: Iterable[Pool], taken: Iterable[Pool]
+) -> list[tuple[Pool, Pool]]:
+    """Return taken devices and the pools that have them now.
+
+    The host may report them with other tags than when they were taken. Devices
+    that it does not report any more are left out.
+
+    :returns: tuples of taken devices and the part of a pool
+    """
+    pools, found = tuple(pools), []
+    room = counts(pools)
+    missing = [(each, each.count) for each in taken]
+    for identity in _IDENTITIES:
+        for number, (each, count) in enumerate(missing):
+            # Equal devices that are missing are gone.
+            for pool in pools if (identity is _KIND or each.kind
+                                  not in room) else ():
+                part = min(count, room[pool.kind])
+                if part > 0 and identity(each) and (
+                        identity(pool) == identity(each)):
+                    found.append((each, dataclasses.replace(
+                        pool, count=part)))
+                    room[pool.kind] -= part
+                    count -= part
+            missing[number] = each, count
+    return found
+
+
 def without(pools: Iterable[Pool], taken: Iterable[Pool] = ()) -> Pools:
     """Return the pools that remain of some after others are taken away.
 
     Equal devices are one pool then, which may be empty. Taken devices that are
     not in the pools are left out.
     """
-    counts = collections.Counter[Any]()
-    for each in pools:
-        counts[each.kind] += each.count
+    found = counts(pools)
     for each in taken:
-        if each.kind in counts:
-            counts[each.kind] -= each.count
+        if each.kind in found:
+            found[each.kind] -= each.count
     return tuple(
-        Pool(max(count, 0), *kind) for kind, count in counts.items())
+        Pool(max(count, 0), *kind) for kind, count in found.items())
+
+
+def counts(pools: Iterable[Pool]) -> collections.Counter[Any]:
+    """Return the number of devices by their kind."""
+    found = collections.Counter[Any]()
+    for each in pools:
+        found[each.kind] += each.count
+    return found
 
 
 def _frozen(value: Any) -> Any:

@@ -62,11 +62,11 @@ class InstanceNUMATopology:
 class PciDevice:
     """A PCI device of a server.
 
-    A driver that reports equal devices as one pool selects one of them itself.
+    If its pool has several devices, the driver selects one of them.
 
     :param numa_node: the id of the host's cell that it is near to; None if
         the host does not report it
-    :param address: the address; None if it is one of several in a pool
+    :param address: the tag ``address`` of its pool; None without the tag
     :param request_id: the id of the request, such as that of a port; None if
         the request has none
     :param extra_info: the other tags of the device, such as ``managed``
@@ -113,5 +113,5 @@ def _device(request_id: str | None, pool: Pool) -> PciDevice:
     vendor_id, product_id, dev_type, address = (
         tags.pop(name, None)
         for name in ('vendor_id', 'product_id', 'dev_type', 'address'))
-    return PciDevice(vendor_id, product_id, dev_type, pool.numa_node,
-                     address if pool.count == 1 else None, request_id, tags)
+    return PciDevice(vendor_id, product_id, dev_type, pool.numa_node, address,
+                     request_id, tags)

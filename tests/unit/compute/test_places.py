@@ -274,11 +274,79 @@ class TestPlaces(base.TestCase):
 
         topology, pools = self.places.report(
             'node1', hardware(cells=CELLS[:1], devices=[
-                {**NICS, 'numa_node': None}]))
+                {**NICS, 'product_id': 'ffff', 'numa_node': None}]))
 
         [cell] = topology.cells
         self.assertEqual({1, 2, 4, 5}, cell.pinned)
         self.assertEqual([3], [pool.count for pool in pools])
+
+    def test_devices_with_other_tags_stay_with_their_server(self):
+        self.place(0, nics=2)
+        for fields, free, reserved in (
+                ({'tags': {'trusted': 'true'}}, 1, 2),
+                ({'numa_node': 0}, 1, 2),
+                ({'count': 1}, 0, 0), ({'product_id': 'ffff'}, 3, 0)):
+            changed = hardware(devices=[{**NICS, **fields}])
+
+            _, pools = self.places.report('node1', changed)
+
+            self.assertEqual(
+                free, sum(pool.count for pool in pools), fields)
+            self.assertEqual(reserved, self.places.reserved(
+                'node', changed.devices).get(
+                    units.device(changed.devices[0]), 0), fields)
+
+    def test_device_with_an_address_is_recognized(self):
+        cards = [{**NICS, 'count': 1, 'tags': {'address': each}}
+                 for each in ('0000:81:00.0', '0000:82:00.0')]
+        self.places.report('node1', hardware(devices=cards))
+        self.place(0, nics=1)
+        for card in cards:
+            card['tags']['trusted'] = 'true'
+        changed = hardware(devices=cards[::-1])
+
+        _, pools = self.places.report('node1', changed)
+
+        self.assertEqual(['0000:82:00.0'], [
+            pool.values['address'] for pool in pools if pool.count])
+        self.assertEqual({units.device(changed.devices[1]): 1},
+                         self.places.reserved('node', changed.devices))
+
+    def test_missing_hardware_of_servers_is_named(self):
+        self.place(0, page_size=2048, memory_mb=64)
+        self.place(1, nics=3)
+        self.assertEqual([], list(self.places.misfits('node1')))
+        self.places.report('node1', hardware(cells=[
+            {**CELLS[0], 'dedicated': '1-2,5', 'siblings': 1, 'pages': [
+                {'size_kb': 4, 'total': 262144},
+                {'size_kb': 2048, 'total': 30}]}, CELLS[1]],
+            devices=[{**NICS, 'count': 1}]))
+
+        self.assertEqual([
+            'Node node1 does not offer the dedicated CPUs 4 of server '
+            + self.uuids[0],
+            'NUMA cell 0 of node node1 lacks 2 pages of 2048 KiB that its '
+            'servers have',
+            'Node node1 does not report 2 PCI devices of its servers'],
+            list(self.places.misfits('node1')))
+
+    def test_claim_of_a_device_in_use_is_refused(self):
+        [nics] = hardware().devices
+        store = types.SimpleNamespace(claims_of=lambda consumers: {
+            each: [claims_base.Claim(each, 'node', {units.device(nics): 2})]
+            for each in consumers})
+        kept = places.Places(claims=store)
+        kept.report('node1', hardware())
+        two = Demand(None, (dataclasses.replace(NIC, count=2),))
+        kept.place(self.uuids[0], 'node1', two)
+
+        error = self.assertRaises(
+            exception.BuildFailed, kept.place, self.uuids[1], 'node1', two)
+
+        self.assertEqual('its host still uses the devices for another server',
+                         error.reason)
+        kept.remove(self.uuids[0])
+        kept.place(self.uuids[1], 'node1', two)
 
     def test_unstorable_place_is_free(self):
         (self.directory / 'places').touch()
@@ -348,6 +416,78 @@ class TestPlaces(base.TestCase):
 
         self.assertEqual(1, results.count(None))
         self.assertEqual(1, len(self.places.list_all()))
+
+
+class TestUsedDevices(base.TestCase):
+    """Devices that serve one server each."""
+
+    CARD = {**NICS, 'count': 1, 'tags': {
+        'address': '0000:81:00.0', 'one_time_use': 'yes'}}
+
+    def setUp(self):
+        super().setUp()
+        self.directory = self.temporary_directory()
+        self.uuids = samples.uuids(3)
+        self.hardware = hardware(devices=[self.CARD])
+        self.places = self.start()
+
+    def start(self, claims=None):
+        found = places.Places(
+            places.PlaceFiles(str(self.directory)), claims)
+        found.report('node1', self.hardware)
+        return found
+
+    def place(self, number):
+        self.places.place(self.uuids[number], 'node1', Demand(None, (NIC,)))
+
+    def refused(self):
+        error = self.assertRaises(exception.BuildFailed, self.place, 1)
+        self.assertIn('too few free PCI devices', error.reason)
+
+    @property
+    def state(self):
+        """The numbers of free devices and of reserved ones."""
+        _, pools = self.places.report('node1', self.hardware)
+        return (sum(pool.count for pool in pools), sum(
+            self.places.reserved('node', self.hardware.devices).values()))
+
+    def test_used_device_is_reserved_until_its_file_is_removed(self):
+        self.assertEqual((1, 0), self.state)
+        self.place(0)
+        self.assertEqual((0, 0), self.state)
+        self.places.remove(self.uuids[0])
+
+        for _ in range(2):
+            self.assertEqual((0, 1), self.state)
+            self.refused()
+            self.places = self.start()
+
+        [path] = (self.directory / 'used_devices').iterdir()
+        self.assertIn('0000:81:00.0', path.read_text())
+        path.unlink()
+        self.assertEqual((1, 0), self.state)
+        self.place(1)
+
+    def test_claim_does_not_free_a_used_device(self):
+        self.place(0)
+        self.places.remove(self.uuids[0])
+        [card] = self.hardware.devices
+        self.places = self.start(types.SimpleNamespace(
+            claims_of=lambda consumers: {each: [claims_base.Claim(
+                each, 'node', {units.device(card): 1})]
+                for each in consumers}))
+
+        self.refused()
+
+    def test_device_stays_with_its_server_if_the_file_fails(self):
+        self.place(0)
+        (self.directory / 'used_devices').touch()
+
+        self.places.remove(self.uuids[0])
+
+        self.assertEqual([self.uuids[0]], self.places.list_all())
+        self.assertIn('file of a used device could not be written',
+                      self.logs.output)
 
 
 class TestRequestOf(base.TestCase):

@@ -380,6 +380,58 @@ class TestTracker(tracking.TrackerTestCase):
             json.loads(used.pci_stats))])
         self.assertEqual(before.numa_topology, after.numa_topology)
 
+    def test_used_device_is_reserved_in_the_inventory(self):
+        directory = self.temporary_directory()
+        kept = places.Places(places.PlaceFiles(str(directory)))
+        [card] = described = description.read('test', {'devices': [{
+            'vendor_id': '10de', 'product_id': '1db4', 'count': 1, 'tags': {
+                'address': '0000:81:00.0', 'one_time_use': 'true'}}]}).devices
+
+        def capacity():
+            node = self.node(places_=kept, devices=described)
+            [usage] = self.claims.usages(providers=[node.uuid]).usages
+            return usage.capacity[units.device(card)]
+
+        self.assertEqual(1, capacity())
+        [uuid] = samples.uuids(1)
+        kept.place(uuid, 'node1', places.request_of(None, {'requests': [{
+            'count': 1, 'spec': [{'vendor_id': '10de'}]}]}))
+        self.assertEqual(1, capacity())
+        kept.remove(uuid)
+        self.assertEqual(0, capacity())
+
+    def test_ports_find_network_devices(self):
+        value = {'devices': [
+            {**NICS, 'dev_type': 'type-VF', 'tags': {
+                'physical_network': 'red'}},
+            {**NICS, 'dev_type': 'type-VF', 'tags': {
+                'physical_network': 'blue', 'remote_managed': 'true'}}]}
+        node = self.node(self.entry(hardware=value))
+
+        pools = documents.device_pools(json.loads(node.pci_stats))
+        # Nova's request of a port with the type "direct".
+        [request] = documents.device_requests([{'count': 1, 'spec': [
+            {'physical_network': 'red', 'remote_managed': 'False'}]}])
+        self.assertEqual([True, False], [
+            request.describes(each) and request.allows(each)
+            for each in sorted(pools, key=lambda pool: pool.values[
+                'physical_network'], reverse=True)])
+
+    def test_missing_hardware_of_servers_is_logged_once(self):
+        kept = places.Places()
+        self.node(places_=kept, topology=TOPOLOGY)
+        [uuid] = samples.uuids(1)
+        kept.place(uuid, 'node1', places.request_of(GUEST, None))
+        before = self.logs.output
+        tracker = self.tracker(places=kept)
+        self.driver.found = {'node1': virt.NodeResources(4, 8192, 100)}
+        for _ in range(2):
+            tracker.report()
+
+        [line] = self.logs.output.removeprefix(before).splitlines()
+        self.assertIn(f'does not offer the dedicated CPUs 2 of server {uuid}',
+                      line)
+
     def test_other_classes_come_from_driver_and_files(self):
         self.assertEqual(
             {'VCPU': (16, resources.Units(1, 4, 1)),

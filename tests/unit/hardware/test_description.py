@@ -50,54 +50,22 @@ class ReadTest(unittest.TestCase):
                  'dev_type': 'type-VF', 'a': 'b'})],
             [(pool.count, pool.values) for pool in pools])
 
+    def test_tags_of_yes_and_no_are_read_as_by_nova(self):
+        [pool] = description.read('file', {'devices': [_device(
+            count=1, tags={'managed': 'No', 'one_time_use': '1',
+                           'live_migratable': 'yes', 'a': 'Yes'})]}).devices
+        self.assertEqual(('false', 'true', 'true', 'Yes'), tuple(map(
+            pool.values.get,
+            ('managed', 'one_time_use', 'live_migratable', 'a'))))
+        self.assertTrue(pool.is_one_time)
+
     def test_empty_description_is_a_host_without_cells_and_devices(self):
         for value in {}, {'cells': [], 'devices': []}:
             self.assertEqual(
                 description.Hardware(), description.read('file', value))
 
-    def test_error_names_the_field_and_the_expectation(self):
-        cpus = 'numbers of CPUs up to 9999, such as 0-3,8'
-        for field, expected, value in (
-                ('document', 'one of cells, devices', {'cell': []}),
-                ('cells', 'a list of 0 to 128 items', {'cells': {}}),
-                ('cells[0].memory_mb', 'a whole number from 0',
-                 {'cells': [{'id': 0}]}),
-                ('cells[0]', 'one of id, memory_mb',
-                 {'cells': [_cell(memory=1)]}),
-                ('cells[0].cpus', cpus, {'cells': [_cell(cpus='0-')]}),
-                ('cells[0].cpus', cpus, {'cells': [_cell(cpus='3-0')]}),
-                ('cells[0].cpus', cpus, {'cells': [_cell(cpus='0-10000')]}),
-                ('cells[0].cpus', cpus, {'cells': [_cell(cpus=10000)]}),
-                ('cells[0].dedicated', 'each CPU for one use',
-                 {'cells': [_cell(cpus='0-1', dedicated='1-2')]}),
-                ('cells[1]', 'each CPU in one cell',
-                 {'cells': [_cell(cpus='0-1'), _cell(id=1, dedicated=1)]}),
-                ('cells[1].id', 'each cell once',
-                 {'cells': [_cell(), _cell()]}),
-                ('cells[0].siblings', 'a divisor of the number of CPUs',
-                 {'cells': [_cell(cpus='0-2', siblings=2)]}),
-                ('cells[0].siblings', 'each CPU of the cell in one core',
-                 {'cells': [_cell(cpus='0-2', siblings=[[0, 1]])]}),
-                ('cells[0].siblings', 'each CPU of the cell in one core',
-                 {'cells': [_cell(cpus='0-1', siblings=[[0, 1], [1]])]}),
-                ('cells[0].siblings', 'the number of threads of a core',
-                 {'cells': [_cell(cpus='0-1', siblings=0)]}),
-                ('cells[0].siblings[0]', 'a list of the CPUs of a core',
-                 {'cells': [_cell(cpus='0-1', siblings=[[]])]}),
-                ('cells[0].pages', 'each size once', {'cells': [_cell(
-                    pages=[{'size_kb': 4, 'total': 1}] * 2)]}),
-                ('cells[0].pages[0].total', 'a whole number from 0',
-                 {'cells': [_cell(pages=[{'size_kb': 4}])]}),
-                ('devices[0].vendor_id', 'four hexadecimal digits, in quotes',
-                 {'devices': [_device(vendor_id=8086)]}),
-                ('devices[0].dev_type', 'one of type-PCI, type-PF',
-                 {'devices': [_device(dev_type='type-XY')]}),
-                ('devices[0].tags.a', 'text',
-                 {'devices': [_device(tags={'a': 7})]}),
-                ('devices[0].numa_node', 'the id of a cell',
-                 {'cells': [_cell()], 'devices': [_device(numa_node=1)]}),
-                ('devices[1]', 'each kind of device once in a cell',
-                 {'devices': [_device(), _device(count=1)]})):
+    def assertRefused(self, *cases):
+        for field, expected, value in cases:
             with self.subTest(value):
                 with self.assertRaises(exception.InvalidField) as caught:
                     description.read('file', value)
@@ -105,6 +73,64 @@ class ReadTest(unittest.TestCase):
                     ('file', field),
                     (caught.exception.where, caught.exception.field))
                 self.assertIn(expected, caught.exception.detail)
+
+    def test_error_of_cells_names_the_field_and_the_expectation(self):
+        cpus = 'numbers of CPUs up to 9999, such as 0-3,8'
+        self.assertRefused(
+            ('document', 'one of cells, devices', {'cell': []}),
+            ('cells', 'a list of 0 to 128 items', {'cells': {}}),
+            ('cells[0].memory_mb', 'a whole number from 0',
+             {'cells': [{'id': 0}]}),
+            ('cells[0]', 'one of id, memory_mb',
+             {'cells': [_cell(memory=1)]}),
+            ('cells[0].cpus', cpus, {'cells': [_cell(cpus='0-')]}),
+            ('cells[0].cpus', cpus, {'cells': [_cell(cpus='3-0')]}),
+            ('cells[0].cpus', cpus, {'cells': [_cell(cpus='0-10000')]}),
+            ('cells[0].cpus', cpus, {'cells': [_cell(cpus=10000)]}),
+            ('cells[0].dedicated', 'each CPU for one use',
+             {'cells': [_cell(cpus='0-1', dedicated='1-2')]}),
+            ('cells[1]', 'each CPU in one cell',
+             {'cells': [_cell(cpus='0-1'), _cell(id=1, dedicated=1)]}),
+            ('cells[1].id', 'each cell once',
+             {'cells': [_cell(), _cell()]}),
+            ('cells[0].siblings', 'a divisor of the number of CPUs',
+             {'cells': [_cell(cpus='0-2', siblings=2)]}),
+            ('cells[0].siblings', 'each CPU of the cell in one core',
+             {'cells': [_cell(cpus='0-2', siblings=[[0, 1]])]}),
+            ('cells[0].siblings', 'each CPU of the cell in one core',
+             {'cells': [_cell(cpus='0-1', siblings=[[0, 1], [1]])]}),
+            ('cells[0].siblings', 'the number of threads of a core',
+             {'cells': [_cell(cpus='0-1', siblings=0)]}),
+            ('cells[0].siblings[0]', 'a list of the CPUs of a core',
+             {'cells': [_cell(cpus='0-1', siblings=[[]])]}),
+            ('cells[0].pages', 'each size once', {'cells': [_cell(
+                pages=[{'size_kb': 4, 'total': 1}] * 2)]}),
+            ('cells[0].pages[0].total', 'a whole number from 0',
+             {'cells': [_cell(pages=[{'size_kb': 4}])]}),
+            ('cells[0].pages[0].reserved', '3 is out of range; expected '
+             '0 to 2', {'cells': [_cell(pages=[
+                 {'size_kb': 4, 'total': 2, 'reserved': 3}])]}))
+
+    def test_error_of_devices_names_the_field_and_the_expectation(self):
+        self.assertRefused(
+            ('devices[0].vendor_id', 'four hexadecimal digits, in quotes',
+             {'devices': [_device(vendor_id=8086)]}),
+            ('devices[0].dev_type', 'one of type-PCI, type-PF',
+             {'devices': [_device(dev_type='type-XY')]}),
+            ('devices[0].tags.a', 'text',
+             {'devices': [_device(tags={'a': 7})]}),
+            ('devices[0].tags.managed', 'yes or no',
+             {'devices': [_device(tags={'managed': 'maybe'})]}),
+            ('devices[0].tags.one_time_use',
+             'devices of type-PCI or type-PF',
+             {'devices': [_device(dev_type='type-VF', tags={
+                 'one_time_use': 'no'})]}),
+            ('devices[0].count', 'has its own entry',
+             {'devices': [_device(tags={'one_time_use': 'yes'})]}),
+            ('devices[0].numa_node', 'the id of a cell',
+             {'cells': [_cell()], 'devices': [_device(numa_node=1)]}),
+            ('devices[1]', 'each kind of device once in a cell',
+             {'devices': [_device(), _device(count=1)]}))
 
     def test_field_of_a_larger_document_is_named(self):
         for value, field in (

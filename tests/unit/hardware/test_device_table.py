@@ -82,6 +82,16 @@ class DeviceTableTest(unittest.TestCase):
         self.assertTrue(table.is_exact([request]))
         self.assertFalse(table.is_exact([request, request]))
 
+    def test_devices_beyond_the_inventory_are_not_free(self):
+        cards = devices.pools([{
+            'vendor_id': '8086', 'product_id': '1', 'numa_node': 0,
+            'count': 1, 'address': each} for each in '12'])
+        table = device_table.DeviceTable(1)
+        table.put(np.arange(1), cards, {
+            units.device(card): np.array([free])
+            for card, free in zip(cards, (-1.0, 1.0))}.__getitem__)
+        self.assertEqual([1], table.free(slice(None)).tolist())
+
     def test_claims_count(self):
         pools = devices.pools([{'vendor_id': '8086', 'product_id': '1',
                                 'numa_node': 0, 'count': 5}])
