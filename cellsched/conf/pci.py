@@ -67,7 +67,7 @@ services that embed a conductor read the option. The fields are:
 * ``numa_policy``: ``required``, ``legacy``, ``preferred`` or ``socket``; by
   default ``legacy``. ``hw:pci_numa_affinity_policy`` overrides it
 * ``live_migratable``: ``yes`` or ``no``; without it, any device is used
-* ``resource_class`` and ``traits``, for devices in Placement
+* ``resource_class`` and ``traits``, separated by commas: those of the devices
 
 Aliases with one name are alternatives, and have the same ``device_type`` and
 ``numa_policy``.

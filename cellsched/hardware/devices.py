@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import dataclasses
 import functools
 import operator
+import re
 from typing import Any
 
 from oslo_utils import strutils
@@ -34,6 +35,10 @@ _SPECIAL = 'type-PF', 'vdpa'
 
 #: Properties of the hardware, and not of the configuration.
 _IDS = 'vendor_id', 'product_id', 'dev_type'
+
+#: The traits of devices by their tags.
+_TRAITS = {'live_migratable': 'HW_PCI_LIVE_MIGRATABLE',
+           'one_time_use': 'HW_PCI_ONE_TIME_USE'}
 
 #: The kinds of network devices, which a remote host may manage.
 _NETWORK = 'type-PF', 'type-VF', 'vdpa'
@@ -97,7 +102,18 @@ class Pool:
         """Return whether its devices have these properties."""
         return all(_equal(self.values.get(name), value)
                    for name, value in spec.items()
-                   if name not in _OF_PLACEMENT)
+                   if name not in _OF_PLACEMENT) and (
+            'resource_class' not in self.values or self._offers(spec))
+
+    def _offers(self, spec: Mapping[str, Any]) -> bool:
+        """Return whether its devices have a resource class and traits.
+
+        Pools of Nova have neither, as Placement selects the devices there.
+        """
+        class_ = spec.get('resource_class')
+        return (class_ is None or _canonical(class_) == _canonical(
+            self.values['resource_class'])) and _traits(spec) <= _traits(
+                self.values)
 
 
 Pools = tuple[Pool, ...]
@@ -122,17 +138,22 @@ def ordered(found: Iterable[Pool]) -> Pools:
 
 
 def reported(found: Iterable[Pool]) -> Pools:
-    """Return the pools of a host with the tag that Nova's agents add.
+    """Return the pools of a host with the tags that Nova's agents add.
 
-    Ports name it in their requests: network devices are not managed remotely
-    unless they say so.
+    Network devices are not managed remotely unless they say so, since ports
+    name this tag. The resource class is that of Nova's provider.
     """
-    return ordered(
-        each if each.values.get('dev_type') not in _NETWORK
-        or 'remote_managed' in each.values else dataclasses.replace(
-            each, properties=tuple(sorted(
-                (*each.properties, ('remote_managed', 'false')))))
-        for each in found)
+    return ordered(map(_reported, found))
+
+
+def _reported(pool: Pool) -> Pool:
+    values = dict(pool.properties)
+    if values.get('dev_type') in _NETWORK:
+        values.setdefault('remote_managed', 'false')
+    values.setdefault('resource_class', '_'.join(
+        str(each).upper() for each in (
+            'CUSTOM_PCI', values.get('vendor_id'), values.get('product_id'))))
+    return dataclasses.replace(pool, properties=tuple(sorted(values.items())))
 
 
 _KIND = operator.attrgetter('kind')
@@ -195,6 +216,20 @@ def counts(pools: Iterable[Pool]) -> collections.Counter[Any]:
     for each in pools:
         found[each.kind] += each.count
     return found
+
+
+def _canonical(name: str) -> str:
+    """Return the name of a class or trait, without its prefix."""
+    return re.sub('[^A-Z0-9_]', '_', name.strip().upper()).removeprefix(
+        'CUSTOM_')
+
+
+def _traits(values: Mapping[str, Any]) -> set[str]:
+    """Return the traits of devices, or those that a request names."""
+    listed = filter(None, str(values.get('traits') or '').split(','))
+    return {*map(_canonical, listed), *(
+        trait for tag, trait in _TRAITS.items()
+        if strutils.bool_from_string(values.get(tag)))}
 
 
 def _frozen(value: Any) -> Any:

@@ -75,7 +75,8 @@ class NodeResources:
     :param topology: the NUMA cells of the node without its servers; None if
         it reports none
     :param devices: pools of the PCI devices that servers can have, without
-        regard to its servers; the agent subtracts what they use
+        regard to its servers; the agent subtracts what they use; they are not
+        among the providers
     :param uuid: uuid that the node keeps when its name, its agent or its cell
         changes, such as that of a bare-metal node; None if the node is this
         host itself, which keeps its uuid in ``[DEFAULT] state_path``

@@ -22,6 +22,45 @@ class WithoutTest(unittest.TestCase):
                         devices.pools(taken))])
 
 
+class ReportedTest(unittest.TestCase):
+    CARD = {'vendor_id': '10de', 'product_id': '1db4', 'count': 1}
+
+    def reported(self, **tags):
+        [pool] = devices.reported(devices.pools([{**self.CARD, **tags}]))
+        return pool
+
+    def test_network_devices_are_not_managed_remotely_by_default(self):
+        for kind, tags, expected in (
+                ('type-VF', {}, 'false'), ('type-PF', {}, 'false'),
+                ('vdpa', {}, 'false'), ('type-PCI', {}, None),
+                ('type-VF', {'remote_managed': 'true'}, 'true')):
+            pool = self.reported(dev_type=kind, **tags)
+            self.assertEqual(expected, pool.values.get('remote_managed'))
+
+    def test_request_names_the_class_and_the_traits(self):
+        plain = self.reported()
+        tagged = self.reported(
+            resource_class='big gpu', traits='fast, CUSTOM_NEW,HW_GPU_API_VK',
+            live_migratable='true', one_time_use='true')
+        for spec, verdicts in (
+                ({}, (True, True)),
+                ({'resource_class': 'CUSTOM_BIG_GPU'}, (False, True)),
+                ({'resource_class': 'custom_pci_10de_1db4'}, (True, False)),
+                ({'traits': 'CUSTOM_FAST,hw_gpu_api_vk'}, (False, True)),
+                ({'traits': 'new,slow'}, (False, False)),
+                ({'traits': 'HW_PCI_LIVE_MIGRATABLE'}, (False, True)),
+                ({'traits': 'HW_PCI_ONE_TIME_USE'}, (False, True)),
+                ({'traits': 'fast', 'vendor_id': '8086'}, (False, False))):
+            with self.subTest(spec):
+                self.assertEqual(
+                    verdicts, (plain.fits(spec), tagged.fits(spec)))
+
+    def test_pool_of_nova_has_no_class(self):
+        [pool] = devices.pools([self.CARD])
+        self.assertTrue(pool.fits({
+            'resource_class': 'CUSTOM_X', 'traits': 'CUSTOM_Y'}))
+
+
 class TakeTest(unittest.TestCase):
     def test_devices_are_taken_as_by_nova(self):
         tried = 0
