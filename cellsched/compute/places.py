@@ -5,6 +5,7 @@ import collections
 from collections.abc import Collection
 from collections.abc import Iterator
 from collections.abc import Mapping
+import contextlib
 import dataclasses
 import json
 import os
@@ -91,7 +92,8 @@ class PlaceFiles:
                 if uuidutils.is_uuid_like(path.name)}
 
     def _read(self, path: pathlib.Path) -> Place:
-        try:
+        with _reading(path, 'the NUMA cells and the devices of a server; '
+                      'remove it if the server is not on this host'):
             kept = json.loads(path.read_text(encoding='utf-8'))
             topology = documents.guest_topology(kept['numa_topology'])
             return Place(
@@ -99,27 +101,30 @@ class PlaceFiles:
                 tuple(TakenDevices(each['request_id'], pool)
                       for each in kept['pci_devices']
                       for pool in documents.device_pools(each['pools'])),
-                topology and topology.emulator_policy)
-        except (OSError, KeyError, RecursionError, TypeError, ValueError,
-                exception.InvalidField):
-            raise exception.ConfigurationInvalid(
-                field='[DEFAULT] state_path',
-                problem=f'{path} cannot be read',
-                expected='a readable file with the NUMA cells and the devices '
-                'of a server; remove it if the server is not on this host'
-            ) from None
+                topology.emulator_policy if topology else None)
 
-    def list_used(self) -> set[str]:
-        """Return the resource classes of the devices that were used."""
-        if not self._used or not self._used.is_dir():
-            return set()
-        return {path.name for path in self._used.iterdir()}
+    def list_used(self) -> Pools:
+        """Return the one-time-use devices that were used.
+
+        :raises cellsched.exception.ConfigurationInvalid: names a file that
+            cannot be read
+        """
+        found: list[Pool] = []
+        if self._used and self._used.is_dir():
+            for path in self._used.glob('CUSTOM_*'):
+                if path.suffix:
+                    continue
+                with _reading(path, 'a used device; remove it if the device '
+                              'may be used again'):
+                    found += documents.device_pools(
+                        json.loads(path.read_text(encoding='utf-8')))
+        return tuple(found)
 
     def add_used(self, pool: Pool) -> None:
         """Write that a one-time-use device was used."""
         if self._used:
             _write(self._used / units.device(pool),
-                   documents.written_pools([pool]))
+                   documents.written_pools((pool,)))
 
     def write(
         self, uuid: str, place: Place, topology: GuestTopology | None
@@ -132,13 +137,28 @@ class PlaceFiles:
                     topology, place.cells),
                 'pci_devices': [{
                     'request_id': each.request_id,
-                    'pools': documents.written_pools([each.pool])}
+                    'pools': documents.written_pools((each.pool,))}
                     for each in place.devices]})
 
     def remove(self, uuid: str) -> None:
         """Remove the place of a server; a missing one is ignored."""
         if self._path and uuidutils.is_uuid_like(uuid):
             (self._path / uuid).unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _reading(path: pathlib.Path, content: str) -> Iterator[None]:
+    """Translate the errors of a file.
+
+    :raises cellsched.exception.ConfigurationInvalid: it cannot be read
+    """
+    try:
+        yield
+    except (OSError, KeyError, RecursionError, TypeError, ValueError,
+            exception.InvalidField):
+        raise exception.ConfigurationInvalid(
+            field='[DEFAULT] state_path', problem=f'{path} cannot be read',
+            expected=f'a readable file with {content}') from None
 
 
 def _write(path: pathlib.Path, document: Any) -> None:
@@ -185,22 +205,29 @@ class Places:
             self._nodes[node] = hardware
             return self._remaining(hardware)
 
-    def reserved(self, provider: str, pools: Pools) -> dict[str, int]:
-        """Return the numbers of devices that no claim may name, by class.
+    def device_inventories(
+        self, provider: str, pools: Pools
+    ) -> dict[str, claims_base.Inventory]:
+        """Return the inventories of the devices of a node, by class.
 
-        These are one-time-use devices that were used, and devices of servers
-        whose claims name them by the tags that they had before.
+        One-time-use devices that were used are reserved. So are devices of
+        servers that claimed them by other tags: their former classes stay
+        until the servers leave.
 
-        :param pools: all devices of the node
+        :param provider: the uuid of the node
         """
-        reserved = collections.Counter[str]()
+        totals, reserved = (collections.Counter[str]() for _ in range(2))
+        for pool in pools:
+            totals[units.device(pool)] += pool.count
         with self._lock:
-            for pool in set(pools).difference(self._unused(pools)):
-                reserved[units.device(pool)] = pool.count
+            for pool in self._used(pools):
+                reserved[units.device(pool)] += pool.count
             for taken, pool in devices.located(pools, self._taken(provider)):
                 if taken.kind != pool.kind:
                     reserved[units.device(pool)] += pool.count
-        return reserved
+                    totals[units.device(taken)] += pool.count
+        return {name: claims_base.Inventory(total, reserved[name])
+                for name, total in totals.items() if total}
 
     def misfits(self, node: str) -> Iterator[str]:
         """Yield what servers have and the node does not report any more."""
@@ -348,22 +375,22 @@ class Places:
                 topology = fit.used(topology, tuple(
                     cell for cell in each.cells
                     if cell.host_cell in topology.by_id))
+        found = devices.located(
+            hardware.devices, self._taken(hardware.provider))
         return topology, devices.ordered(devices.without(
-            self._unused(hardware.devices), (pool for _, pool in (
-                devices.located(hardware.devices, self._taken(
-                    hardware.provider))))))
+            hardware.devices, [*self._used(hardware.devices), *(
+                pool for _, pool in found)]))
 
     def _taken(self, provider: str) -> list[Pool]:
         """Return the devices of all servers of a node."""
         return [pool for each in self._places.values()
                 if each.provider == provider for pool in each.pools]
 
-    def _unused(self, pools: Pools) -> Pools:
-        """Return the pools without used one-time-use devices."""
-        once = {units.device(each) for each in pools if each.is_one_time}
-        used = once and once & self._files.list_used()
-        return tuple(each for each in pools
-                     if not used or units.device(each) not in used)
+    def _used(self, pools: Pools) -> list[Pool]:
+        """Return the one-time-use devices that were used."""
+        once = [each for each in pools if each.is_one_time]
+        return [pool for _, pool in devices.located(
+            once, self._files.list_used())] if once else []
 
     def _claimed(self, consumer: str) -> dict[str, dict[str, int]]:
         """Return the CPUs, pages and devices of claims, by provider."""
@@ -391,15 +418,19 @@ class Places:
 
             topology = hardware.topology and units.claimed(
                 hardware.topology, available, hardware.ratios)
-            pools = units.free_devices(
-                self._unused(hardware.devices), available)
-        cells: Placement | None = ()
+            used = devices.counts(self._used(hardware.devices))
+            pools = units.free_devices(tuple(
+                each for each in hardware.devices if each.kind not in used),
+                available)
+        cells: Placement = ()
+        policy: str | None = None
         if request.topology is not None:
             if topology is None:
                 return None, 'its host has no NUMA cells'
-            cells = fit.fit(topology, dataclasses.replace(
+            policy = request.topology.emulator_policy
+            found = fit.fit(topology, dataclasses.replace(
                 request, packs=self._packs_cells), hardware.ratios, pools)
-            if cells is None:
+            if found is None:
                 alone = fit.Demand(request.topology)
                 if fit.fit(topology, alone, hardware.ratios) is None:
                     return None, ('its host has no NUMA cells with enough '
@@ -407,6 +438,7 @@ class Places:
                 return None, ('its host has no free PCI devices or networks '
                               'near NUMA cells with enough free CPUs and '
                               'memory')
+            cells = found
             if unused[0] is not None and any(
                     each.pinned & unused[0].by_id[each.host_cell].pinned
                     for each in cells):
@@ -417,8 +449,7 @@ class Places:
         free = devices.counts(unused[1])
         if devices.counts(each.pool for each in taken) - free:
             return None, 'its host still uses the devices for another server'
-        return Place(hardware.provider, cells, taken, request.topology and (
-            request.topology.emulator_policy)), ''
+        return Place(hardware.provider, cells, taken, policy), ''
 
 
 def _taken(

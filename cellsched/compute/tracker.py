@@ -527,14 +527,16 @@ class Tracker:
                 ('devices', of_file.devices and resources.devices)) if both})
         topology = resources.topology or of_file.topology
         found = devices.reported(resources.devices or of_file.devices)
-        reserved = self._places.reserved(provider, found)
         cpu, ram, _ = self._ratios()
         resources = dataclasses.replace(
-            resources, topology=topology, devices=found, inventories={
-                **{name: claims_base.Inventory(
-                    total, reserved.get(name, 0)) for name, total
+            resources, topology=topology, devices=found,
+            traits=resources.traits | {
+                'COMPUTE_REMOTE_MANAGED_PORTS'
+                for each in found if each.is_remote}, inventories={
+                **{name: claims_base.Inventory(total) for name, total
                    in units.inventory(
-                       topology, found, Ratios(cpu, ram)).items()},
+                       topology, (), Ratios(cpu, ram)).items()},
+                **self._places.device_inventories(provider, found),
                 **resources.inventories})
         if topology is None:
             return resources

@@ -94,6 +94,11 @@ class Pool:
         return bool(strutils.bool_from_string(
             self.values.get('one_time_use')))
 
+    @property
+    def is_remote(self) -> bool:
+        """True if a remote host manages the devices."""
+        return _is_remote(self.values)
+
     def without(self, taken: int) -> 'Pool':
         """Return the pool without some devices."""
         return dataclasses.replace(self, count=self.count - taken)
@@ -103,17 +108,19 @@ class Pool:
         return all(_equal(self.values.get(name), value)
                    for name, value in spec.items()
                    if name not in _OF_PLACEMENT) and (
-            'resource_class' not in self.values or self._offers(spec))
+            _OF_PLACEMENT.isdisjoint(spec) or self._offers(spec))
 
     def _offers(self, spec: Mapping[str, Any]) -> bool:
-        """Return whether its devices have a resource class and traits.
-
-        Pools of Nova have neither, as Placement selects the devices there.
-        """
-        class_ = spec.get('resource_class')
-        return (class_ is None or _canonical(class_) == _canonical(
-            self.values['resource_class'])) and _traits(spec) <= _traits(
-                self.values)
+        """Return whether its devices have a resource class and traits."""
+        own, asked = self.values.get('resource_class'), spec.get(
+            'resource_class')
+        if own is None:
+            # In Nova, whose pools have no class, Placement compares them.
+            return True
+        return (asked is None or _canonical(asked) == _canonical(own)) and (
+            _traits(spec) <= _traits(self.values).union(
+                trait for tag, trait in _TRAITS.items()
+                if strutils.bool_from_string(self.values.get(tag))))
 
 
 Pools = tuple[Pool, ...]
@@ -225,11 +232,9 @@ def _canonical(name: str) -> str:
 
 
 def _traits(values: Mapping[str, Any]) -> set[str]:
-    """Return the traits of devices, or those that a request names."""
-    listed = filter(None, str(values.get('traits') or '').split(','))
-    return {*map(_canonical, listed), *(
-        trait for tag, trait in _TRAITS.items()
-        if strutils.bool_from_string(values.get(tag)))}
+    """Return the traits that devices or a request name."""
+    return set(map(_canonical, filter(
+        None, str(values.get('traits') or '').split(','))))
 
 
 def _frozen(value: Any) -> Any:
@@ -280,7 +285,7 @@ class DeviceRequest:
         if kind in _SPECIAL and not any(
                 each.get('dev_type') == kind for each in self.specs):
             return False
-        if _is_remote(pool.values) and not any(map(_is_remote, self.specs)):
+        if pool.is_remote and not any(map(_is_remote, self.specs)):
             return False
         asked = {each.get('live_migratable') for each in self.specs}
         return asked not in ({'true'}, {'false'}) or migratable in asked

@@ -4,6 +4,7 @@
 import contextlib
 import io
 import json
+import pathlib
 import uuid
 
 import sqlalchemy as sa
@@ -31,6 +32,14 @@ TOPOLOGY = {
         'nova_object.data': {
             'id': 0, 'cpuset': [], 'pcpuset': [0, 1], 'memory': 512,
             'pagesize': None, 'cpu_policy': 'dedicated'}}]}}
+
+
+#: A network device and a device for one use.
+DEVICES = [
+    {'vendor_id': '8086', 'product_id': '154c', 'count': 4, 'numa_node': 1,
+     'dev_type': 'type-VF', 'tags': {'physical_network': 'red'}},
+    {'vendor_id': '10de', 'product_id': '1db4', 'count': 1, 'numa_node': 1,
+     'tags': {'address': '0000:81:00.0', 'one_time_use': 'yes'}}]
 
 
 class HostCellsCase(base.TestCase):
@@ -214,3 +223,57 @@ class TestClaimedCells(HostCellsCase):
         [again] = self.built(flavor='pinned')
         self.assertEqual(
             ('ACTIVE', placed[0].host), (again.status, again.host))
+
+
+class TestDevices(HostCellsCase):
+    """A port with a network device, and a device for one use."""
+
+    def setUp(self):
+        super().setUp()
+        self.deploy({'cell1': [deployment.DeployedHost(
+            'a1', behaviour={'hardware': json.dumps(
+                {**HARDWARE, 'devices': DEVICES})})]},
+            filter_scheduler={'enabled_filters': [
+                'ComputeFilter', 'NUMATopologyFilter',
+                'PciPassthroughFilter']})
+        self.conductor = embedding.EmbeddedConductor(self.world.conf('api'))
+        self.addCleanup(self.conductor.close)
+
+    def built_with_devices(self):
+        server = str(uuid.uuid4())
+        self.conductor.accept(base.USER, {server: 'fast'}, (
+            objects.RequestSpec(flavor=objects.Flavor(
+                id=1, flavorid='1', name='fast', vcpus=1, memory_mb=512,
+                root_gb=1, extra_specs={'hw:cpu_policy': 'dedicated'}),
+                pci_requests={'requests': [
+                    {'count': 1, 'request_id': 'port', 'spec': [{
+                        'physical_network': 'red',
+                        'remote_managed': 'False'}]},
+                    {'count': 1, 'request_id': 'card', 'alias_name': 'card',
+                     'spec': [{'vendor_id': '10de'}]}]})))
+        self.conductor.run(base.USER, [server])
+        [found] = self.settled([server])
+        return found
+
+    def test_driver_gets_the_devices_until_the_card_is_used(self):
+        server = self.built_with_devices()
+        self.assertEqual('ACTIVE', server.status, server.reason)
+        driver = self.world.agents['a1'].parts.driver
+        topology, devices = driver.hardware_of(server.uuid)
+        [cell] = topology.cells
+        self.assertEqual((1, {0: 6}), (cell.id, cell.cpu_pinning))
+        self.assertEqual(
+            [('port', 'type-VF', None), ('card', 'type-PCI', '0000:81:00.0')],
+            [(each.request_id, each.dev_type, each.address)
+             for each in devices])
+
+        self.delete(server.uuid)
+        self.gone(server.uuid)
+        self.restart()
+        self.assertEqual('ERROR', self.built_with_devices().status)
+
+        [path] = pathlib.Path(self.world.agents['a1'].parts.conf.state_path,
+                              'used_devices').iterdir()
+        path.unlink()
+        self.restart()
+        self.assertEqual('ACTIVE', self.built_with_devices().status)

@@ -292,9 +292,11 @@ class TestPlaces(base.TestCase):
 
             self.assertEqual(
                 free, sum(pool.count for pool in pools), fields)
-            self.assertEqual(reserved, self.places.reserved(
-                'node', changed.devices).get(
-                    units.device(changed.devices[0]), 0), fields)
+            found = self.places.device_inventories('node', changed.devices)
+            self.assertEqual(reserved, found[units.device(
+                changed.devices[0])].reserved, fields)
+            # The claims of the server have a former class.
+            self.assertEqual(1 + bool(reserved), len(found), fields)
 
     def test_device_with_an_address_is_recognized(self):
         cards = [{**NICS, 'count': 1, 'tags': {'address': each}}
@@ -309,8 +311,9 @@ class TestPlaces(base.TestCase):
 
         self.assertEqual(['0000:82:00.0'], [
             pool.values['address'] for pool in pools if pool.count])
-        self.assertEqual({units.device(changed.devices[1]): 1},
-                         self.places.reserved('node', changed.devices))
+        found = self.places.device_inventories('node', changed.devices)
+        self.assertEqual([0, 1], [
+            found[units.device(each)].reserved for each in changed.devices])
 
     def test_missing_hardware_of_servers_is_named(self):
         self.place(0, page_size=2048, memory_mb=64)
@@ -449,7 +452,8 @@ class TestUsedDevices(base.TestCase):
         """The numbers of free devices and of reserved ones."""
         _, pools = self.places.report('node1', self.hardware)
         return (sum(pool.count for pool in pools), sum(
-            self.places.reserved('node', self.hardware.devices).values()))
+            each.reserved for each in self.places.device_inventories(
+                'node', self.hardware.devices).values()))
 
     def test_used_device_is_reserved_until_its_file_is_removed(self):
         self.assertEqual((1, 0), self.state)
@@ -467,6 +471,25 @@ class TestUsedDevices(base.TestCase):
         path.unlink()
         self.assertEqual((1, 0), self.state)
         self.place(1)
+
+    def test_used_device_with_other_tags_stays_reserved(self):
+        self.place(0)
+        self.places.remove(self.uuids[0])
+        self.hardware = hardware(devices=[
+            {**self.CARD, 'tags': {**self.CARD['tags'], 'managed': 'no'}}])
+
+        self.assertEqual((0, 1), self.state)
+
+    def test_damaged_file_of_a_used_device_is_refused(self):
+        self.place(0)
+        self.places.remove(self.uuids[0])
+        [path] = (self.directory / 'used_devices').iterdir()
+        path.write_text('{')
+
+        error = self.assertRaises(
+            exception.ConfigurationInvalid, lambda: self.state)
+
+        self.assertIn(str(path), str(error))
 
     def test_claim_does_not_free_a_used_device(self):
         self.place(0)

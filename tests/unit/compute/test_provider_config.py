@@ -282,6 +282,19 @@ class TestProviderConfig(base.TestCase):
                 HEAD + provider('node2', kind='name')
                 + provider('$COMPUTE_NODE') + f'  hardware: {text}\n')
 
+    def test_invalid_hardware_keeps_the_earlier_cells(self):
+        for memory in 64, -1:
+            self.write(HEAD + provider('$COMPUTE_NODE') + (
+                '  hardware: {cells: [{id: 0, cpus: 0-3, '
+                f'memory_mb: {memory}}}]}}\n'))
+            self.config.follow()
+
+        self.assertIn(
+            'hardware.cells[0].memory_mb: -1 is out of range',
+            self.logs.output)
+        [cell] = self.config.hardware('node1', UUID_OTHER).topology.cells
+        self.assertEqual(64, cell.memory_mb)
+
     def test_bad_inventory_is_refused_by_field_and_bound(self):
         for field, expected, *said in (
                 ('', 'at most 1000 mappings', *['{}'] * 1001),

@@ -413,6 +413,7 @@ class TestTracker(tracking.TrackerTestCase):
                 'physical_network': 'blue', 'remote_managed': 'true'}}]}
         node = self.node(self.entry(hardware=value))
 
+        self.assertIn('COMPUTE_REMOTE_MANAGED_PORTS', node.traits)
         pools = documents.device_pools(json.loads(node.pci_stats))
         # Nova's request of a port with the type "direct".
         [request] = documents.device_requests([{'count': 1, 'spec': [
