@@ -148,18 +148,22 @@ class Guests:
         return sorted(set(placed).difference(
             self._driver.list_instances())) if placed else []
 
-    def spawn(self, instance: objects.Instance, node: str) -> None:
+    def spawn(
+        self, instance: objects.Instance, node: str, consumer: str = ''
+    ) -> None:
         """Spawn a guest; remember that its server has not arrived.
 
         Raises the errors of the driver.
+
+        :param consumer: the consumer of its claims, if it is another one
         """
         if instance.uuid not in self._driver.list_instances():
             self._depart(instance.uuid)
-        self._driver.spawn(self._with_place(instance), node)
+        self._driver.spawn(self._with_place(instance, consumer), node)
 
     def transfer(
         self, instance: objects.Instance, node: str, disks: Mapping[str, Any],
-        progress: Callable[[], None],
+        progress: Callable[[], None], consumer: str = '',
     ) -> None:
         """Transfer a guest to this host; its server has not arrived yet.
 
@@ -167,22 +171,31 @@ class Guests:
         """
         self._depart(instance.uuid)
         self._driver.transfer_disks(
-            self._with_place(instance), node, disks, progress)
+            self._with_place(instance, consumer), node, disks, progress)
 
-    def finish_migration(self, instance: objects.Instance, node: str) -> None:
+    def finish_migration(
+        self, instance: objects.Instance, node: str, consumer: str = ''
+    ) -> None:
         """Start a guest that was transferred to this host.
 
         Raises the errors of the driver.
         """
-        self._driver.finish_migration(self._with_place(instance), node)
+        self._driver.finish_migration(
+            self._with_place(instance, consumer), node)
 
-    def _with_place(self, instance: objects.Instance) -> objects.Instance:
+    def _with_place(
+        self, instance: objects.Instance, consumer: str
+    ) -> objects.Instance:
         """Return a server with its cells and devices, for the driver."""
         place = self._places.get(instance.uuid)
         placed: objects.Instance = instance.obj_clone()
         placed.numa_topology = numa_topology(
             place.cells, place.emulator_policy)
         placed.pci_devices = pci_devices(place.devices)
+        if self._driver.reads_allocations:
+            placed.allocations = {
+                provider: {'resources': dict(amounts)} for provider, amounts
+                in self._places.claimed(consumer or instance.uuid).items()}
         return placed
 
     def _depart(self, uuid: str) -> None:

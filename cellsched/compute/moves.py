@@ -231,14 +231,14 @@ class MovingAgent:
                     self._guests.destroy(instance)
                     may_remove = True
                 self._guests.place(
-                    instance.uuid, node, consumer=migration_uuid)
+                    instance.uuid, node, consumer=_consumer(move))
                 if move.source_compute == self._host:
                     # A rebuilt server keeps its NUMA cells and devices.
                     self._driver.destroy(instance)
                 self._network.setup_instance_network_on_host(
                     context, instance, self._host)
                 if disks is None:
-                    self._guests.spawn(instance, node)
+                    self._guests.spawn(instance, node, _consumer(move))
                 elif may_remove:
                     self._fetch(instance, move, node, disks)
                 else:
@@ -273,12 +273,12 @@ class MovingAgent:
                     'the server is deleted')
 
         check()
-        self._guests.transfer(instance, node, disks, check)
+        self._guests.transfer(instance, node, disks, check, _consumer(move))
         self._reached('MoveTransfer')
         # Restart the deadline, so that the source does not start the server
         # at the same time.
         check()
-        self._guests.finish_migration(instance, node)
+        self._guests.finish_migration(instance, node, _consumer(move))
 
     def _arrive(
         self, context: RequestContext, instance: objects.Instance,
@@ -473,6 +473,13 @@ class MovingAgent:
         self._migrations.abort(
             self._database, move,
             exception.InstanceNotFound(uuid=move.instance_uuid))
+
+
+def _consumer(move: server_moves.Migration) -> str:
+    """Return the consumer of the claims on the destination of a move."""
+    # A rebuilt server keeps its claims.
+    return (move.instance_uuid
+            if move.migration_type == server_moves.REBUILD else move.uuid)
 
 
 def _is_begun(

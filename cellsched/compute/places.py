@@ -303,7 +303,8 @@ class Places:
         :raises cellsched.exception.DatabaseUnreachable: its claims cannot be
             read
         """
-        claimed = self._claimed(consumer or uuid)
+        claimed = {provider: units.named(amounts) for provider, amounts
+                   in self.claimed(consumer or uuid).items()}
         with self._lock:
             hardware = self._nodes.get(node, NodeHardware(''))
             if (hardware.topology is None and not hardware.devices
@@ -392,13 +393,17 @@ class Places:
         return [pool for _, pool in devices.located(
             once, self._files.list_used())] if once else []
 
-    def _claimed(self, consumer: str) -> dict[str, dict[str, int]]:
-        """Return the CPUs, pages and devices of claims, by provider."""
+    def claimed(self, consumer: str) -> dict[str, Mapping[str, int]]:
+        """Return the amounts of claims, by provider; blocks.
+
+        :raises cellsched.exception.DatabaseUnreachable: the claims cannot be
+            read
+        """
         if self._claims is None:
             return {}
         with claims_base.translated_errors():
             held = self._claims.claims_of([consumer])
-        return {claim.provider: units.named(claim.resources)
+        return {claim.provider: claim.resources
                 for claim in held.get(consumer, ())}
 
     def _fit(

@@ -2,6 +2,9 @@
 """Servers, flavors, tags and block devices."""
 
 from collections.abc import Iterable
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
 from typing import Self
 
 from oslo_versionedobjects import fields
@@ -21,10 +24,11 @@ class Instance(base.Object):
 
     VERSION = '2.8'
 
-    #: Its NUMA cells and its PCI devices on a host. An agent sets them for its
-    #: driver. They are not sent.
+    #: Its NUMA cells and PCI devices on a host, and its claims by provider.
+    #: An agent sets them for its driver. They are not sent.
     numa_topology: InstanceNUMATopology | None = None
     pci_devices: tuple[PciDevice, ...] = ()
+    allocations: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
 
     fields = {
         'uuid': fields.UUIDField(),

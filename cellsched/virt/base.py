@@ -117,6 +117,11 @@ class ComputeDriver(abc.ABC):
     #: loses its local disks. The agent reports it as a trait of its nodes.
     supports_migration: bool = False
 
+    #: Whether the driver reads ``instance.allocations``, such as the child
+    #: providers of a server. The agent then reads the claims of each server
+    #: before its driver gets it.
+    reads_allocations: bool = False
+
     @classmethod
     def opts(cls) -> list[cfg.Opt]:
         """Return the options of this driver; none by default."""
@@ -143,8 +148,10 @@ class ComputeDriver(abc.ABC):
         dedicated CPU of each vCPU and the page size of each cell; None if it
         has no cells. ``instance.pci_devices`` has its PCI devices. They are
         those of its claims, and no other server has them. See
-        :mod:`cellsched.hardware.instance`. :meth:`transfer_disks` and
-        :meth:`finish_migration` get both, too.
+        :mod:`cellsched.hardware.instance`. ``instance.allocations`` has the
+        claimed ``resources`` by the uuid of their provider, if
+        :attr:`reads_allocations` is true. :meth:`transfer_disks` and
+        :meth:`finish_migration` get all of this, too.
 
         Must leave nothing behind after a failure. Must succeed and change
         nothing if the server runs already.

@@ -1487,6 +1487,22 @@ class TestPlaces(agents.AgentTestCase):
         self.assertEqual(({0: 1}, 32), (cell.cpu_pinning, cell.memory))
         self.assertEqual((), devices)
 
+    def test_driver_with_reads_allocations_gets_the_claims(self):
+        for reads in False, True:
+            seen = []
+            self.driver.reads_allocations = reads
+            placed = guests.Guests(
+                'host1', self.cell, self.driver, self.clock,
+                places_=places.Places(claims=self.claims))
+            self.driver.spawn = lambda instance, node: seen.append(instance)
+
+            placed.spawn(self.instance, 'node1')
+
+            [instance] = seen
+            self.assertEqual(
+                {self.provider: {'resources': {'VCPU': 1}}} if reads else {},
+                instance.allocations)
+
     def test_cell_keeps_the_request_of_the_server(self):
         spec = self.spec()
 
