@@ -127,7 +127,7 @@ def problems(
                     name, field, 'it differs in aliases of this name',
                     'one value')
         for field in 'vendor_id', 'product_id':
-            # A resource class alone would match any device.
+            # The pools of Nova's agents have no class, and match any class.
             if field not in alias:
                 yield _invalid(name, field, 'it is missing', FIELDS[field][1])
 

@@ -38,8 +38,13 @@ _AMOUNT_MAX = 2 ** 31 - 1
 #: Kinds of devices; the first one is the default.
 _TYPES = 'type-PCI', 'type-PF', 'type-VF', 'vdpa'
 
+#: Fields of devices that no tag may replace.
+_FIELDS = frozenset({
+    'vendor_id', 'product_id', 'count', 'numa_node', 'dev_type'})
+
 #: Tags with the values yes and no.
-_FLAGS = 'live_migratable', 'managed', 'one_time_use'
+_FLAGS = (
+    'live_migratable', 'managed', 'one_time_use', 'remote_managed', 'trusted')
 
 _RANGE = r'[0-9]{1,4}(-[0-9]{1,4})?'
 
@@ -90,7 +95,7 @@ _SCHEMA = _mapping(
             numa_node={**_whole(0), 'type': ['integer', 'null']},
             dev_type={'enum': list(_TYPES)},
             tags={'type': 'object', 'description': 'a mapping of texts',
-                  'additionalProperties': {'type': 'string'}})})
+                  'additionalProperties': {'type': ['string', 'null']}})})
 
 
 class Hardware(NamedTuple):
@@ -245,7 +250,13 @@ def _tags(
     document: _Document, way: tuple[str | int, ...], given: Mapping[str, Any]
 ) -> Mapping[str, str]:
     """Return the tags of devices, with true or false for yes and no."""
-    tags = dict(given.get('tags', {}))
+    # A physical network of null stands for tunneled networks, as in Nova.
+    tags = {name: value for name, value in given.get('tags', {}).items()
+            if value is not None}
+    for name in tags.keys() & _FIELDS:
+        raise document.refuse(
+            (*way, 'tags', name), 'it is a field of the device',
+            f'{name} beside tags')
     for name in tags.keys() & set(_FLAGS):
         try:
             tags[name] = str(strutils.bool_from_string(

@@ -218,10 +218,15 @@ def device_requests(document: Any) -> tuple[DeviceRequest, ...]:
     :raises cellsched.exception.InvalidField: it has another form
     """
     with _reading('pci_requests'):
-        listed = _parsed(document) or ()
-        if isinstance(listed, Mapping):
-            listed = _fields(listed).get('requests') or ()
-        return tuple(_device_request(_fields(each)) for each in listed)
+        return tuple(_device_request(_fields(each))
+                     for each in _listed_requests(document))
+
+
+def _listed_requests(document: Any) -> Iterable[Any]:
+    listed = _parsed(document) or ()
+    if isinstance(listed, Mapping):
+        listed = _fields(listed).get('requests') or ()
+    return listed
 
 
 def _device_request(request: Mapping[str, Any]) -> DeviceRequest:
@@ -345,14 +350,20 @@ def written_pool(pool: Pool) -> dict[str, Any]:
             'count': pool.count}
 
 
-def written_requests(requests: Iterable[DeviceRequest]) -> dict[str, Any]:
-    """Return the ``InstancePCIRequests`` of a server."""
+def written_requests(
+    requests: Iterable[DeviceRequest], of_ports: Any = None
+) -> dict[str, Any]:
+    """Return the ``InstancePCIRequests`` of a server.
+
+    :param of_ports: a document with the requests of its ports, which follow
+    """
     return _object('InstancePCIRequests', '1.1', {'requests': [
         _object('InstancePCIRequest', '1.4', {
             'count': each.count, 'spec': [dict(spec) for spec in each.specs],
             'alias_name': each.alias, 'is_new': False,
             'request_id': each.request_id, 'requester_id': None,
-            'numa_policy': each.affinity}) for each in requests]})
+            'numa_policy': each.affinity}) for each in requests
+    ] + [*_listed_requests(of_ports)]})
 
 
 def written_limits(ratios: Ratios, networks: Networks) -> dict[str, Any]:

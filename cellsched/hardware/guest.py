@@ -382,7 +382,8 @@ def _realtime(source: _Source) -> CPUs:
     flavor, image = source.both('cpu_realtime_mask')
     mask = image or flavor
     cpus = source.masked(mask) if mask else source.all
-    if not cpus or cpus == source.all and not _emulator_policy(source):
+    emulator = _emulator_policy(source)
+    if not cpus or cpus == source.all and not emulator:
         refuse('RealtimeMaskNotFoundOrInvalid')
     if not cpus <= source.all:
         refuse('RealtimeMaskNotFoundOrInvalid',

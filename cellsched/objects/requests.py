@@ -237,7 +237,8 @@ class RequestSpec(base.Object):
     def add_hardware(self, known: aliases.Aliases) -> bool:
         """Add the topology and the devices that flavor and image ask for.
 
-        Documents that the request has already stay.
+        Documents that the request has already stay. The devices of its ports
+        follow those of the flavor.
 
         :param known: the configured aliases of devices
         :returns: whether the request has changed
@@ -252,9 +253,12 @@ class RequestSpec(base.Object):
         changes = {}
         if topology is not None and self.get('numa_topology') is None:
             changes['numa_topology'] = documents.written_guest(topology)
-        if requested and not documents.device_requests(
-                self.get('pci_requests')):
-            changes['pci_requests'] = documents.written_requests(requested)
+        given = self.get('pci_requests')
+        if requested and not any(
+                each.alias for each in documents.device_requests(given)):
+            # Devices are taken in order, and in Nova those of ports are last.
+            changes['pci_requests'] = documents.written_requests(
+                requested, given)
         for name, document in changes.items():
             setattr(self, name, document)
         return bool(changes)

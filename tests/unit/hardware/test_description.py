@@ -42,7 +42,8 @@ class ReadTest(unittest.TestCase):
     def test_devices_are_pools(self):
         pools = description.read('file', {'devices': [
             _device(numa_node=1, dev_type='type-VF', tags={'a': 'b'}),
-            _device(numa_node=None, tags={'vendor_id': 'dead'})]}).devices
+            _device(numa_node=None, tags={'physical_network': None})
+        ]}).devices
         self.assertEqual([
             (2, {'numa_node': None, 'vendor_id': '8086', 'product_id': '154c',
                  'dev_type': 'type-PCI'}),
@@ -53,10 +54,13 @@ class ReadTest(unittest.TestCase):
     def test_tags_of_yes_and_no_are_read_as_by_nova(self):
         [pool] = description.read('file', {'devices': [_device(
             count=1, tags={'managed': 'No', 'one_time_use': '1',
-                           'live_migratable': 'yes', 'a': 'Yes'})]}).devices
-        self.assertEqual(('false', 'true', 'true', 'Yes'), tuple(map(
-            pool.values.get,
-            ('managed', 'one_time_use', 'live_migratable', 'a'))))
+                           'live_migratable': 'yes', 'trusted': 'on',
+                           'remote_managed': 'no', 'a': 'Yes'})]}).devices
+        self.assertEqual(
+            ('false', 'true', 'true', 'true', 'false', 'Yes'), tuple(map(
+                pool.values.get,
+                ('managed', 'one_time_use', 'live_migratable', 'trusted',
+                 'remote_managed', 'a'))))
         self.assertTrue(pool.is_one_time)
 
     def test_empty_description_is_a_host_without_cells_and_devices(self):
@@ -119,6 +123,8 @@ class ReadTest(unittest.TestCase):
              {'devices': [_device(dev_type='type-XY')]}),
             ('devices[0].tags.a', 'text',
              {'devices': [_device(tags={'a': 7})]}),
+            ('devices[0].tags.numa_node', 'numa_node beside tags',
+             {'devices': [_device(tags={'numa_node': '1'})]}),
             ('devices[0].tags.managed', 'yes or no',
              {'devices': [_device(tags={'managed': 'maybe'})]}),
             ('devices[0].tags.one_time_use',

@@ -55,6 +55,14 @@ class TopologyTest(unittest.TestCase):
                 'number greater than 0$'):
             guest.topology(4, 1024, {'hw:numa_nodes': 'two'}, {})
 
+    def test_policy_of_the_emulator_is_checked_before_the_mask(self):
+        with self.assertRaises(exception.HardwareRequestInvalid) as caught:
+            guest.topology(1, 512, {
+                'hw:emulator_threads_policy': 'other',
+                'hw:cpu_realtime': 'yes', 'hw:cpu_realtime_mask': '2-9'}, {})
+        self.assertEqual(
+            'InvalidEmulatorThreadsPolicy', caught.exception.error)
+
     def test_bad_range_of_cpus(self):
         for text in '3-1', 'x', '^x', '1-2-3':
             with self.subTest(text), self.assertRaisesRegex(

@@ -193,6 +193,23 @@ class TestHardware(base.TestCase):
                          (request.numa_topology, request.pci_requests))
         self.assertEqual([([0], 64)], cells(request.guest_topology()))
 
+    def test_devices_of_ports_follow_those_of_the_flavor(self):
+        port = wire.as_sent(
+            'InstancePCIRequest', '1.4', count=1, request_id='port',
+            requester_id='id', spec=[{'physical_network': 'red'}])
+        for given in ([port], json.dumps([port]), wire.as_sent(
+                'InstancePCIRequests', '1.1', requests=[port])):
+            request = builders.request(pci_requests=given, extra_specs={
+                'pci_passthrough:alias': 'gpu:1'})
+
+            self.assertTrue(request.add_hardware(GPUS))
+
+            self.assertEqual(['gpu', None], [
+                each.alias for each in request.device_requests()])
+            self.assertEqual(port, request.pci_requests['nova_object.data'][
+                'requests'][1])
+            self.assertFalse(request.add_hardware(GPUS))
+
     def test_topology_of_a_request_without_the_document(self):
         for numa_topology in {}, {'numa_topology': None}:
             self.assertEqual([([0], 512)], cells(builders.request(
