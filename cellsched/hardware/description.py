@@ -25,6 +25,7 @@ from cellsched.hardware.guest import parse_cpus
 from cellsched.hardware.host import CPUs
 from cellsched.hardware.host import HostCell
 from cellsched.hardware.host import HostTopology
+from cellsched.hardware.host import KIB
 from cellsched.hardware.host import Pages
 from cellsched.validation import json_schema
 
@@ -95,7 +96,10 @@ _SCHEMA = _mapping(
             numa_node={**_whole(0), 'type': ['integer', 'null']},
             dev_type={'enum': list(_TYPES)},
             tags={'type': 'object', 'description': 'a mapping of texts',
-                  'additionalProperties': {'type': ['string', 'null']}})})
+                  'properties': dict.fromkeys(
+                      _FLAGS, {'type': ['string', 'boolean']}),
+                  'additionalProperties': {
+                      'type': ['string', 'null'], 'minLength': 1}})})
 
 
 class Hardware(NamedTuple):
@@ -171,10 +175,14 @@ def _cell(
                         reserved=each.get('reserved', 0))
                   for each in given.get('pages', ()))
     for number, each in enumerate(pages):
-        if each.reserved > each.total:
-            raise document.refuse(
-                (*way, 'pages', number, 'reserved'),
-                f'{each.reserved} is out of range', f'0 to {each.total}')
+        fitting = given['memory_mb'] * KIB // each.size_kb
+        for name, amount, most in (
+                ('total', each.total, fitting),
+                ('reserved', each.reserved, each.total)):
+            if amount > most:
+                raise document.refuse(
+                    (*way, 'pages', number, name),
+                    f'{amount} is out of range', f'0 to {most}')
     if len({each.size_kb for each in pages}) < len(pages):
         raise document.refuse((*way, 'pages'), 'a size_kb is repeated',
                               'each size once')
@@ -227,7 +235,7 @@ def _pools(
     cells: Mapping[int, HostCell],
 ) -> Pools:
     pools: list[Pool] = []
-    seen = set()
+    seen = set[Any]()
     for number, each in enumerate(given):
         way = 'devices', number
         near = each.get('numa_node')
@@ -242,7 +250,12 @@ def _pools(
         if pools[-1].kind in seen:
             raise document.refuse(
                 way, 'it is repeated', 'each kind of device once in a cell')
-        seen.add(pools[-1].kind)
+        address = pools[-1].values.get('address')
+        if address in seen:
+            raise document.refuse(
+                (*way, 'tags', 'address'), f'{address} is repeated',
+                'each address once')
+        seen |= {pools[-1].kind, address} - {None}
     return devices.ordered(pools)
 
 
@@ -271,8 +284,10 @@ def _tags(
             (*way, 'tags', 'one_time_use'),
             f'devices of {given["dev_type"]} cannot have it',
             'devices of type-PCI or type-PF')
-    if tags.get('one_time_use') == 'true' and given['count'] > 1:
+    if given['count'] > 1 and (
+            'address' in tags or tags.get('one_time_use') == 'true'):
         raise document.refuse(
             (*way, 'count'), f'{given["count"]} devices share one entry',
-            '1, since each device with one_time_use has its own entry')
+            '1, since each device with address or one_time_use has its own '
+            'entry')
     return tags

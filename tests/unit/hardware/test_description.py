@@ -54,7 +54,7 @@ class ReadTest(unittest.TestCase):
     def test_tags_of_yes_and_no_are_read_as_by_nova(self):
         [pool] = description.read('file', {'devices': [_device(
             count=1, tags={'managed': 'No', 'one_time_use': '1',
-                           'live_migratable': 'yes', 'trusted': 'on',
+                           'live_migratable': 'yes', 'trusted': True,
                            'remote_managed': 'no', 'a': 'Yes'})]}).devices
         self.assertEqual(
             ('false', 'true', 'true', 'true', 'false', 'Yes'), tuple(map(
@@ -111,6 +111,9 @@ class ReadTest(unittest.TestCase):
                 pages=[{'size_kb': 4, 'total': 1}] * 2)]}),
             ('cells[0].pages[0].total', 'a whole number from 0',
              {'cells': [_cell(pages=[{'size_kb': 4}])]}),
+            ('cells[0].pages[0].total', '3 is out of range; expected 0 to 2',
+             {'cells': [_cell(memory_mb=2, pages=[
+                 {'size_kb': 1024, 'total': 3}])]}),
             ('cells[0].pages[0].reserved', '3 is out of range; expected '
              '0 to 2', {'cells': [_cell(pages=[
                  {'size_kb': 4, 'total': 2, 'reserved': 3}])]}))
@@ -123,6 +126,16 @@ class ReadTest(unittest.TestCase):
              {'devices': [_device(dev_type='type-XY')]}),
             ('devices[0].tags.a', 'text',
              {'devices': [_device(tags={'a': 7})]}),
+            ('devices[0].tags.a', 'text',
+             {'devices': [_device(tags={'a': ''})]}),
+            ('devices[0].tags.a', 'text',
+             {'devices': [_device(tags={'a': True})]}),
+            ('devices[0].count', 'has its own entry',
+             {'devices': [_device(tags={'address': '0000:81:00.0'})]}),
+            ('devices[1].tags.address', 'each address once',
+             {'devices': [_device(count=1, tags={
+                 'address': '0000:81:00.0', **more})
+                 for more in ({}, {'a': 'b'})]}),
             ('devices[0].tags.numa_node', 'numa_node beside tags',
              {'devices': [_device(tags={'numa_node': '1'})]}),
             ('devices[0].tags.managed', 'yes or no',
