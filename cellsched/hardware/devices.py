@@ -69,9 +69,10 @@ class Pool:
 
     @property
     def title(self) -> str:
-        """The devices in words: ids, type and tags."""
+        """The devices in words: ids, type and tags; not those of all hosts."""
+        added = _added(self.values)
         values = {name: value for name, value in self.properties
-                  if name not in _IDS}
+                  if name not in _IDS and added.get(name) != value}
         return ' '.join((
             ':'.join(str(self.values.get(name)) for name in _IDS[:2]),
             *([str(self.values[_IDS[2]])] if self.values.get(_IDS[2]) else []),
@@ -155,12 +156,17 @@ def reported(found: Iterable[Pool]) -> Pools:
 
 def _reported(pool: Pool) -> Pool:
     values = dict(pool.properties)
+    return dataclasses.replace(pool, properties=tuple(sorted(
+        {**_added(values), **values}.items())))
+
+
+def _added(values: Mapping[str, Any]) -> dict[str, str]:
+    """Return the tags that a pool gets by default."""
+    added = {'resource_class': '_'.join(str(each).upper() for each in (
+        'CUSTOM_PCI', values.get('vendor_id'), values.get('product_id')))}
     if values.get('dev_type') in _NETWORK:
-        values.setdefault('remote_managed', 'false')
-    values.setdefault('resource_class', '_'.join(
-        str(each).upper() for each in (
-            'CUSTOM_PCI', values.get('vendor_id'), values.get('product_id'))))
-    return dataclasses.replace(pool, properties=tuple(sorted(values.items())))
+        added['remote_managed'] = 'false'
+    return added
 
 
 _KIND = operator.attrgetter('kind')

@@ -37,6 +37,14 @@ class ReportedTest(unittest.TestCase):
             pool = self.reported(dev_type=kind, **tags)
             self.assertEqual(expected, pool.values.get('remote_managed'))
 
+    def test_title_has_no_default_tags(self):
+        self.assertEqual(
+            '10de:1db4 type-VF', self.reported(dev_type='type-VF').title)
+        self.assertEqual(
+            '10de:1db4 type-VF remote_managed=true resource_class=gpu',
+            self.reported(dev_type='type-VF', remote_managed='true',
+                          resource_class='gpu').title)
+
     def test_request_names_the_class_and_the_traits(self):
         plain = self.reported()
         tagged = self.reported(
