@@ -46,7 +46,7 @@ def _host(chance):
             shape = {**shape, 'cores': chance.randint(1, 8),
                      'memory_mb': 512 * chance.randint(1, 24)}
         cell = _cell(chance, first, shape)
-        first += sum(map(len, cell['siblings']))
+        first = 1 + max(map(max, cell['siblings']))
         cells.append({
             'id': number * step, **cell,
             'socket': number * sockets // count if has_sockets else None,
