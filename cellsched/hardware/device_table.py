@@ -80,13 +80,34 @@ class DeviceTable:
         They are necessary only if two requests can take the same devices, or
         if a request names a single device or provider.
         """
-        requests = tuple(requests)
+        requests = self._together(requests)
         if any(_OWN.intersection(spec) for each in requests
                for spec in each.specs):
             return False
         kinds = [set(self._numbers(each.describes)) for each in requests]
         return not any(one & other
                        for one, other in itertools.combinations(kinds, 2))
+
+    def _together(
+        self, requests: Iterable[DeviceRequest]
+    ) -> list[DeviceRequest]:
+        """Return requests; equal ones, such as those of ports, are one.
+
+        They take as many devices as one request, if all devices that fit may
+        be taken.
+        """
+        found: list[DeviceRequest] = []
+        for request in requests:
+            for place, each in enumerate(found):
+                if (each.specs == request.specs
+                        and each.affinity == request.affinity
+                        and all(map(each.allows, self._fitting(each)))):
+                    found[place] = dataclasses.replace(
+                        each, count=each.count + request.count)
+                    break
+            else:
+                found.append(request)
+        return found
 
     def _numbers(self, test: Any) -> list[int]:
         return [number for number, kind in enumerate(self._kinds)
@@ -96,7 +117,7 @@ class DeviceTable:
         self, requests: Iterable[DeviceRequest], rows: Rows
     ) -> Iterator[tuple[DeviceRequest, Numbers]]:
         """Yield each request with the number of devices that rows have."""
-        for request in requests:
+        for request in self._together(requests):
             yield request, self._free(request, rows).all
 
     def enough(
@@ -116,7 +137,7 @@ class DeviceTable:
         """
         places = _Places(cells, rows)
         asked = []
-        for request in requests:
+        for request in self._together(requests):
             usable = self._free(request, rows)
             fitting = (
                 usable if all(map(request.allows, self._fitting(request)))

@@ -60,26 +60,50 @@ class DeviceTableTest(unittest.TestCase):
                 if count]))
         table, every = table_of(pools), np.arange(len(pools))
         topology = guest.topology(2, 64, {'hw:numa_nodes': '2'}, {})
-        for affinity in (*devices.AFFINITIES, None):
-            request = devices.DeviceRequest(
-                2, ({'vendor_id': '8086'},), 'a', affinity=affinity)
-            for code, each in enumerate(topologies):
+        for affinity, counts, (code, each) in itertools.product(
+                (*devices.AFFINITIES, None), ((2,), (1, 1)),
+                enumerate(topologies)):
+            # Two ports have equal requests.
+            requests = tuple(devices.DeviceRequest(
+                count, ({'vendor_id': '8086', 'dev_type': 'type-PCI'},
+                        ) if len(counts) > 1 else ({'vendor_id': '8086'},),
+                'a', affinity=affinity) for count in counts)
+            with self.subTest(affinity=affinity, counts=counts, sockets=code):
+                self.assertTrue(table.is_exact(requests))
                 cells = cell_table.CellTable(len(pools))
                 cells.put(every, each)
-                near = table.near([request], every, cells)
-                demand = fit.Demand(topology, (request,))
-                with self.subTest(affinity=affinity, sockets=code):
-                    self.assertEqual(
-                        [fit.fit(each, demand, pools=pool) is not None
-                         for pool in pools],
-                        cells.fits(topology, near=near).tolist())
+                near = table.near(requests, every, cells)
+                demand = fit.Demand(topology, requests)
+                self.assertEqual(
+                    [fit.fit(each, demand, pools=pool) is not None
+                     for pool in pools],
+                    cells.fits(topology, near=near).tolist())
 
     def test_requests_for_the_same_devices_are_not_exact(self):
         table = table_of([devices.pools([
             {'vendor_id': '8086', 'product_id': '1', 'numa_node': 0,
              'count': 3}])])
         request = devices.DeviceRequest(2, ({'vendor_id': '8086'},), 'a')
+        other = devices.DeviceRequest(1, ({'product_id': '1'},), 'a')
         self.assertTrue(table.is_exact([request]))
+        self.assertFalse(table.is_exact([request, other]))
+
+    def test_equal_requests_need_the_sum_of_their_devices(self):
+        table = table_of([devices.pools([
+            {'vendor_id': '8086', 'product_id': '1', 'numa_node': 0,
+             'count': count}]) for count in (3, 4)])
+        request = devices.DeviceRequest(2, ({'vendor_id': '8086'},))
+        self.assertTrue(table.is_exact([request, request]))
+        self.assertEqual([False, True], table.enough(
+            [request, request], slice(None)).tolist())
+
+    def test_equal_requests_for_special_devices_are_not_exact(self):
+        # Only the first of them may find enough devices near to its cells.
+        table = table_of([devices.pools([
+            {'vendor_id': '8086', 'product_id': '1', 'numa_node': 0,
+             'count': 3, 'dev_type': kind}
+            for kind in ('type-PF', 'type-VF')])])
+        request = devices.DeviceRequest(2, ({'vendor_id': '8086'},))
         self.assertFalse(table.is_exact([request, request]))
 
     def test_devices_beyond_the_inventory_are_not_free(self):
