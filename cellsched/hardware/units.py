@@ -39,6 +39,9 @@ _NAMED = re.compile(
     r'|NUMA(?P<cell>\d+)_(VCPU|(?P<memory>MEMORY_MB)|PAGES_(?P<size>\d+)KB)'
     r'|PCI_POOL_(?P<pool>[0-9A-F]{16}))')
 
+#: The beginning of the classes of devices.
+_DEVICE = 'CUSTOM_PCI_POOL_'
+
 #: Names that are kept; they depend on the hosts alone.
 NAMES_MAX = 8192
 
@@ -75,7 +78,7 @@ def device(pool: Pool) -> str:
     """Return the class of the devices of a pool."""
     digest = hashlib.sha256(repr(
         (pool.numa_node, pool.properties)).encode()).hexdigest()[:16]
-    return f'CUSTOM_PCI_POOL_{digest.upper()}'
+    return f'{_DEVICE}{digest.upper()}'
 
 
 def inventory(
@@ -178,11 +181,55 @@ def _claimed_cell(
             cell.pcpus, free[len(sizes):]) if amount < 1))
 
 
-def free_devices(pools: Pools, available: Available) -> Pools:
-    """Return the pools with the devices that no claim has."""
+def reduced(host: HostTopology, available: Available) -> HostTopology:
+    """Return a host with the usage of its report and of later selections.
+
+    :param available: the amounts that the later selections take, below 0
+    """
+    return HostTopology(tuple(
+        _reduced_cell(cell, tuple(available(_of_cell(cell))))
+        for cell in host.cells))
+
+
+@functools.lru_cache(_CELLS_MAX)
+def _reduced_cell(cell: HostCell, amounts: tuple[float, ...]) -> HostCell:
+    if not any(amounts):
+        return cell
+    memory_mb, vcpus, *taken = (-int(amount) for amount in amounts)
+    used_kb = [size * count for size, count in zip(cell.sizes, taken)]
+    # See _claimed_cell.
+    if used_kb:
+        used_kb[0] += max(0, memory_mb * KIB - sum(used_kb))
+    added = dict(zip(cell.sizes, used_kb))
+    return dataclasses.replace(
+        cell, memory_usage=cell.memory_usage + memory_mb,
+        cpu_usage=cell.cpu_usage + vcpus, pages=tuple(
+            dataclasses.replace(
+                each, used=each.used + added[each.size_kb] // each.size_kb)
+            for each in cell.pages),
+        pinned=cell.pinned.union(number for number, amount in zip(
+            cell.pcpus, taken[len(used_kb):]) if amount))
+
+
+def free_devices(
+    pools: Pools, available: Available, are_reported: bool = False
+) -> Pools:
+    """Return the pools with the devices that no claim has.
+
+    :param are_reported: whether the pools have the free devices of a report,
+        and the amounts are those of later selections, below 0
+    """
     free = available(tuple(map(device, pools)))
-    return tuple(dataclasses.replace(pool, count=int(count))
-                 for pool, count in zip(pools, free) if count >= 1)
+    found = (dataclasses.replace(pool, count=int(count) + (
+        pool.count if are_reported else 0))
+        for pool, count in zip(pools, free))
+    return tuple(pool for pool in found if pool.count > 0)
+
+
+def devices_in(amounts: Mapping[str, int]) -> int:
+    """Return the number of devices in amounts by class."""
+    return sum(amount for name, amount in amounts.items()
+               if name.startswith(_DEVICE))
 
 
 @functools.lru_cache(NAMES_MAX)

@@ -114,6 +114,14 @@ class _Tables:
         self, columns: view.MergedColumns, rows: view.Column
     ) -> None:
         """Set rows; many hosts with equal hardware together."""
+        # 1. Set hosts with selections that their reports do not show.
+        single = _are_reduced(columns, rows)
+        for row in rows[single].tolist():
+            host, at = self.host(columns, row), np.array([row])
+            self.cells.put(at, host.topology)
+            self.devices.put(at, host.pools)
+        # 2. Set the others.
+        rows = rows[~single]
         claims = columns['claims_hardware'][rows]
         for name, fill in (('numa_topology', self._fill_cells),
                            ('device_pools', self._fill_devices)):
@@ -141,6 +149,19 @@ class _Tables:
     ) -> None:
         self.devices.put(
             rows, pools, _amounts(columns, rows) if claims else None)
+
+
+def _are_reduced(
+    columns: view.MergedColumns, rows: view.Column
+) -> view.Mask:
+    """Return which of some hosts may have selections beside their reports."""
+    reported: view.Mask = ~columns['claims_hardware'][rows]
+    found: view.Mask = np.zeros(len(rows), bool)
+    if reported.any():
+        for name in columns.names:
+            if _part(name) is not None:
+                found |= columns[name][rows] < 0
+    return found & reported
 
 
 def _amounts(
@@ -176,8 +197,6 @@ def _host(
         for name in ('numa_topology', 'device_pools'))
     ratios = fit.Ratios(*(float(columns[name][row]) for name in (
         'cpu_allocation_ratio', 'ram_allocation_ratio')))
-    if not columns['claims_hardware'][row]:
-        return HostHardware(topology, pools, ratios, False)
 
     def available(classes: tuple[str, ...]) -> list[float]:
         # All classes of a cell are read together.
@@ -185,6 +204,10 @@ def _host(
             amounts.update(zip(classes, columns.amounts(row, classes)))
         return [*map(amounts.__getitem__, classes)]
 
+    if not columns['claims_hardware'][row]:
+        return HostHardware(
+            topology and units.reduced(topology, available),
+            units.free_devices(pools, available, True), ratios, False)
     return HostHardware(
         topology and units.claimed(topology, available, ratios),
         units.free_devices(pools, available), ratios, True)

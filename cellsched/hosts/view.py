@@ -16,6 +16,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from cellsched.hardware import units
 from cellsched.hosts import cell_health
 from cellsched.hosts.columns import AT
 from cellsched.hosts.columns import AVAILABLE
@@ -250,8 +251,10 @@ def changes(resources: tuple[tuple[str, int], ...]) -> Changes:
 
 def _resource_changes(resources: tuple[tuple[str, int], ...]) -> Changes:
     """Return the column changes of a claim on its host."""
+    devices = units.devices_in(dict(resources))
     return (*((AVAILABLE + resource, -amount)
               for resource, amount in resources),
+            *([('free_pci_devices', -devices)] if devices else ()),
             *((name, factor * amount) for resource, amount in resources
               for name, factor in _TAKES.get(resource, ())))
 

@@ -434,7 +434,8 @@ def with_hardware(
 ) -> ProviderAllocations | None:
     """Return an allocation that also names CPUs, pages and devices.
 
-    It is unchanged on a host whose CPUs and devices are not claimed.
+    On a host whose CPUs and devices are not claimed, only the resources name
+    them.
 
     :param row: row of the host in the table
     :returns: None if the server does not fit
@@ -445,16 +446,17 @@ def with_hardware(
     placement = fit.fit(topology, demand, ratios, pools)
     if placement is None:
         return None
-    if not claims:
-        return allocated
     remaining = devices.take(
         pools, demand.devices, None,
         [each.host_cell for each in placement] or None, topology)
     named = units.amounts(topology, placement, pools, remaining or ())
     uuid = hosts['uuid'][place]
+    found = dataclasses.replace(
+        allocated, resources={**allocated.resources, **named})
+    if not claims:
+        return found
     return dataclasses.replace(
-        allocated, resources={**allocated.resources, **named},
-        allocations={**allocated.allocations, uuid: {
+        found, allocations={**allocated.allocations, uuid: {
             **allocated.allocations.get(uuid, {}), **named}})
 
 

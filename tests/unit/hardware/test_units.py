@@ -7,6 +7,8 @@ from cellsched.hardware import guest
 from cellsched.hardware import host
 from cellsched.hardware import units
 from cellsched.objects import resources
+from tests.unit.hardware import cases
+from tests.unit.hardware import generated
 
 
 class UnitsTest(unittest.TestCase):
@@ -87,6 +89,34 @@ class UnitsTest(unittest.TestCase):
         self.assertEqual(
             {'CUSTOM_PCPU_0': 1, 'CUSTOM_PCPU_1': 1,
              'CUSTOM_NUMA0_MEMORY_MB': 64}, units.amounts(old, placement))
+
+    def test_amounts_beside_a_report_are_the_usage_of_the_server(self):
+        compared = 0
+        for case in map(generated.case, range(300)):
+            reported, demand = cases.host_topology(case), cases.demand(case)
+            placement = fit.fit(reported, demand, cases.ratios(case))
+            if not placement:
+                continue
+            amounts = units.amounts(reported, placement)
+            found = units.reduced(
+                reported, lambda names: [
+                    -amounts.get(name, 0) for name in names])
+            used = fit.used(reported, placement)
+            with self.subTest(case['name']):
+                self.assertEqual(
+                    [(each.memory_usage, each.cpu_usage, each.pages,
+                      each.free_pcpus) for each in used.cells],
+                    [(each.memory_usage, each.cpu_usage, each.pages,
+                      each.free_pcpus) for each in found.cells])
+            compared += 1
+        self.assertGreater(compared, 30)
+
+    def test_devices_beside_a_report_are_not_free(self):
+        [pool] = self.POOLS
+        for taken, count in (0, 3), (2, 1), (3, 0):
+            found = units.free_devices(
+                self.POOLS, lambda names: [-taken] * len(names), True)
+            self.assertEqual(count, sum(each.count for each in found))
 
     def test_taken_devices_are_counted_by_pool(self):
         # None is taken of the other pool.

@@ -65,6 +65,42 @@ class TestTables(base.TestCase):
         self.assertEqual([row != 7 for row in range(20)],
                          self.verdicts(table.view(builders.NOW)))
 
+    def test_selections_count_beside_the_report_of_a_host(self):
+        reported = cells.topology(4)
+        pools = devices.pools([cells.pool(3)])
+        for count in 2, 20:
+            table = builders.table(numa_topology=[reported] * count,
+                                   device_pools=[pools] * count,
+                                   free_pci_devices=3)
+            hosts = table.view(builders.NOW)
+            hardware.tables(hosts)
+            hosts.take(1, {units.cpu(4): 1, units.memory(0): 64,
+                           units.device(pools[0]): 2}, 'x')
+            # A table that is made now has them, too.
+            for each in hosts, self.reserved(table, hosts):
+                found = hardware.on_host(each, 1)
+                [cell] = found.topology.cells
+                self.assertEqual(
+                    ({5, 6, 7}, 64, 1),
+                    (cell.free_pcpus, cell.memory_usage,
+                     found.pools[0].count))
+                self.assertEqual(1, each['free_pci_devices'][1])
+                kept, free = hardware.tables(each)
+                demand = guest.topology(
+                    4, 64, {'hw:cpu_policy': 'dedicated'}, {})
+                self.assertEqual([row != 1 for row in range(count)],
+                                 kept.fits(demand).tolist())
+                self.assertEqual(
+                    [row != 1 for row in range(count)], free.enough(
+                        [devices.DeviceRequest(2, ({},))],
+                        slice(None)).tolist())
+
+    def reserved(self, table, hosts):
+        """Return new columns of the table with what a view has taken."""
+        table.confirm(table.reserve(hosts))
+        table.publish()
+        return table.view(builders.NOW)
+
     def test_host_has_the_usage_of_claims(self):
         hosts = self.table(2).view(builders.NOW)
         hosts.take(1, {units.cpu(4): 1, units.device(self.pools[0]): 2}, 'x')
