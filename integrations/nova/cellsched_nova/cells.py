@@ -1,22 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
 """The hosts and instances in the databases of Nova's cells."""
 
+from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 import datetime
+import functools
 import json
 from typing import Any
 
+from nova.compute import vm_states
+import nova.conf
 from nova import context as nova_context
 from nova.db.api import api as api_db
 from nova.db.api import models as api_models
 from nova.db.main import api as db
 from nova.db.main import models
-from nova import objects as nova_objects
+from oslo_log import log
 from oslo_utils import timeutils
 import sqlalchemy as sa
+
+from cellsched import exception
+from cellsched.hardware import devices
+from cellsched.hardware import documents
+from cellsched.hardware.host import HostTopology
+
+CONF = nova.conf.CONF
+LOG = log.getLogger(__name__)
 
 #: Databases store whole seconds: a row written within this time before a read
 #: may change again with the same timestamp.
@@ -26,9 +38,21 @@ _TIME_RESOLUTION = datetime.timedelta(seconds=2)
 #: all reads of cells, by default.
 _AT_ONCE = 2
 
-#: Number of compute nodes that are read at a time: Nova's objects of all nodes
-#: would take more memory than all that is kept of them.
+#: Number of compute nodes that are read at a time: the rows of all nodes would
+#: take more memory than all that is kept of them.
 _NODES_AT_ONCE = 500
+
+#: The columns of compute nodes that every decision needs.
+_NODE = ('uuid', 'host', 'hypervisor_hostname', 'host_ip', 'vcpus',
+         'vcpus_used', 'memory_mb', 'memory_mb_used', 'free_ram_mb',
+         'local_gb', 'local_gb_used', 'free_disk_gb', 'disk_available_least',
+         'cpu_allocation_ratio', 'ram_allocation_ratio',
+         'disk_allocation_ratio', 'hypervisor_type', 'hypervisor_version',
+         'cpu_info', 'supported_instances', 'stats', 'metrics')
+
+#: The columns with NUMA cells and PCI devices. They are larger than all others
+#: together, so they are read only if a plug-in needs them.
+TOPOLOGY, DEVICES = HARDWARE = 'numa_topology', 'pci_stats'
 
 #: The last update of each compute node, by uuid; None if the node may change
 #: again with the same timestamp.
@@ -37,10 +61,7 @@ Marks = Mapping[str, datetime.datetime | None]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class KnownNode:
-    """The facts of a compute node that are needed after the read.
-
-    Nova's object of a node takes a hundred times the memory.
-    """
+    """The facts of a compute node that are needed after the read."""
 
     uuid: str
     host: str
@@ -54,17 +75,23 @@ class KnownNode:
     free_disk_gb: int
     disk_available_least: int | None
     num_instances: int
+    free_pci_devices: int
+    has_pcpus: bool
 
     @classmethod
     def of(cls, node: Any) -> 'KnownNode':
-        """Return the facts of Nova's ``ComputeNode`` object."""
-        *names, _ = cls.__slots__
+        """Return the facts of the row of a compute node."""
+        *names, _, _, _ = cls.__slots__
+        cells = _topology(node)
         return cls(*(getattr(node, name) for name in names),
-                   _number(node.stats or {}, 'num_instances'))
+                   _number(_stats(node), 'num_instances'),
+                   _free_devices(node),
+                   cells is not None and any(
+                       cell.pcpus for cell in cells.cells))
 
     @property
-    def stats(self) -> Mapping[str, int]:
-        return {'num_instances': self.num_instances}
+    def stats(self) -> str:
+        return json.dumps({'num_instances': self.num_instances})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,7 +114,8 @@ class CellChanges:
 
 
 def changes(
-    context: Any, cells: Sequence[Any], before: Mapping[str, Marks]
+    context: Any, cells: Sequence[Any], before: Mapping[str, Marks],
+    hardware: Sequence[str] = HARDWARE,
 ) -> Iterator[tuple[str, CellChanges | None]]:
     """Yield the uuid of each cell, and its changes.
 
@@ -96,9 +124,11 @@ def changes(
 
     :param cells: Nova's cell mappings
     :param before: marks of the last read, by uuid of the cell
+    :param hardware: those of :data:`HARDWARE` that are read
     """
     def read(cell_context: Any) -> CellChanges:
-        return _changes(cell_context, before.get(cell_context.cell_uuid, {}))
+        return _changes(cell_context, before.get(cell_context.cell_uuid, {}),
+                        hardware)
 
     # Requests use the same threads of Nova, and wait until one is free. After
     # a cell that does not answer, all others are read at once: several such
@@ -162,8 +192,28 @@ def places(
     return found, is_complete
 
 
+#: The names of hosts and nodes where a compute has claimed for an instance;
+#: None if the instance is deleted.
+Claimed = frozenset[tuple[str, str]] | None
+
+
+def claimed_by_computes(
+    context: Any, cells: Sequence[Any], instances: Sequence[str]
+) -> dict[str, Claimed]:
+    """Return where computes have claimed, by instance.
+
+    Rows of compute nodes that are read afterwards show these claims. Blocks
+    while all cells are read in parallel. Instances without a row, and those
+    of a cell that does not answer, are missing.
+    """
+    return _gathered(context, cells, _claimed, instances)
+
+
 #: Whether a compute service is disabled, and forced down.
 ServiceState = tuple[bool, bool]
+
+#: The NUMA cells and the PCI devices of a compute node.
+Hardware = tuple[HostTopology | None, devices.Pools]
 
 
 def service_states(
@@ -174,16 +224,40 @@ def service_states(
     Blocks while the cells are read in parallel. Hosts without a service, and
     those of a cell that does not answer, are missing.
     """
-    found: dict[str, ServiceState] = {}
+    return _gathered(context, cells, _service_states, hosts)
+
+
+def reported_hardware(
+    context: Any, cells: Sequence[Any], nodes: Sequence[str],
+    hardware: Sequence[str],
+) -> dict[str, Hardware]:
+    """Return the NUMA cells and the devices of compute nodes, by uuid.
+
+    Blocks while the cells are read in parallel. Nodes of a cell that does not
+    answer are missing.
+
+    :param hardware: those of :data:`HARDWARE` that are read
+    """
+    return _gathered(context, cells, _reported_hardware, nodes, hardware)
+
+
+def _gathered(
+    context: Any, cells: Sequence[Any], read: Callable[..., Any],
+    *arguments: Any,
+) -> dict[str, Any]:
+    """Return what all cells that answer have found together."""
+    found: dict[str, Any] = {}
     for rows in nova_context.scatter_gather_cells(
-            context, cells, nova_context.CELL_TIMEOUT, _service_states,
-            hosts).values():
+            context, cells, nova_context.CELL_TIMEOUT, read,
+            *arguments).values():
         if not nova_context.is_cell_failure_sentinel(rows):
             found |= rows
     return found
 
 
-def _changes(context: Any, before: Marks) -> CellChanges:
+def _changes(
+    context: Any, before: Marks, hardware: Sequence[str] = HARDWARE
+) -> CellChanges:
     """Return the changes in the cell that a context targets."""
     sure = timeutils.utcnow() - _TIME_RESOLUTION
     marks, services = _signs(context)
@@ -195,8 +269,9 @@ def _changes(context: Any, before: Marks) -> CellChanges:
     found = columns((), context.cell_uuid)
     for start in range(0, len(changed), _NODES_AT_ONCE):
         nodes = [
-            node for node in nova_objects.ComputeNodeList.get_all_by_uuids(
-                context, changed[start:start + _NODES_AT_ONCE])
+            node for node in _nodes(
+                context, changed[start:start + _NODES_AT_ONCE],
+                (*_NODE, *hardware))
             if node.host in services and has_reported(node)]
         known += map(KnownNode.of, nodes)
         for name, values in columns(nodes, context.cell_uuid).items():
@@ -217,6 +292,18 @@ def _signs(context: Any) -> tuple[
         service.last_seen_up, service.created_at).filter(
             service.deleted == 0, service.binary == 'nova-compute')}
     return marks, services
+
+
+@db.pick_context_manager_reader
+def _nodes(
+    context: Any, uuids: Sequence[str], names: Sequence[str]
+) -> Sequence[Any]:
+    """Return columns of compute nodes."""
+    node = models.ComputeNode
+    found: Sequence[Any] = context.session.query(
+        *(getattr(node, name) for name in names)).filter(
+            node.deleted == 0, node.uuid.in_(uuids)).all()
+    return found
 
 
 @db.pick_context_manager_reader
@@ -275,22 +362,67 @@ def _places(context: Any, uuids: Sequence[str]) -> dict[str, Place]:
                     instance.deleted == 0, instance.uuid.in_(uuids))}
 
 
+#: Statuses of migrations before the compute of the destination has claimed,
+#: or while it does.
+_CLAIMING = frozenset({'accepted', 'pre-migrating'})
+
+
+@db.pick_context_manager_reader
+def _claimed(context: Any, uuids: Sequence[str]) -> dict[str, Claimed]:
+    """Return where the computes of one cell have claimed, by instance."""
+    instance, migration = models.Instance, models.Migration
+    claiming = set[str]()
+    found: dict[str, set[tuple[str, str]]] = {}
+    for uuid, host, node, status in context.session.query(
+            migration.instance_uuid, migration.dest_compute,
+            migration.dest_node, migration.status).filter(
+                migration.deleted == 0, migration.instance_uuid.in_(uuids)):
+        if status in _CLAIMING:
+            claiming.add(uuid)
+        found.setdefault(uuid, set()).add((host, node))
+    claimed: dict[str, Claimed] = {}
+    for uuid, host, node, vm_state, task_state, deleted in (
+            context.session.query(
+                instance.uuid, instance.host, instance.node,
+                instance.vm_state, instance.task_state,
+                instance.deleted).filter(instance.uuid.in_(uuids))):
+        # A compute sets the host of an instance that it builds before it
+        # writes its own row, and the task state afterwards.
+        if uuid in claiming or (vm_state == vm_states.BUILDING
+                                and task_state is None):
+            places = set[tuple[str, str]]()
+        else:
+            places = found.get(uuid, set()) | {(host, node)}
+        claimed[uuid] = None if deleted else frozenset(places)
+    return claimed
+
+
+def _reported_hardware(
+    context: Any, uuids: Sequence[str], hardware: Sequence[str]
+) -> dict[str, Hardware]:
+    """Return the NUMA cells and the devices of nodes in one cell."""
+    return {row.uuid: (_topology(row), _pools(row))
+            for row in _nodes(context, uuids, ('uuid', *hardware))}
+
+
 #: Statistics that differ between hosts; the first two have columns.
 _COUNTS = frozenset({'failed_builds', 'io_workload', 'image_props'})
 
 
 def has_reported(node: Any) -> bool:
     """Return whether a compute node has reported its free resources."""
-    return 'free_disk_gb' in node and node.free_disk_gb is not None
+    return node.free_disk_gb is not None
 
 
 def columns(nodes: Sequence[Any], cell: str) -> dict[str, Any]:
     """Return the columns from compute nodes.
 
-    :param nodes: Nova's ``ComputeNode`` objects; all have reported
+    :param nodes: rows of compute nodes; all have reported
     """
-    stats = [node.stats or {} for node in nodes]
+    stats = [_stats(node) for node in nodes]
     return {
+        'numa_topology': [_topology(node) for node in nodes],
+        'device_pools': [_pools(node) for node in nodes],
         'host': [node.host for node in nodes],
         'nodename': [node.hypervisor_hostname for node in nodes],
         'host_ip': [str(node.host_ip) if node.host_ip else None
@@ -299,10 +431,7 @@ def columns(nodes: Sequence[Any], cell: str) -> dict[str, Any]:
         'vcpus_total': [node.vcpus for node in nodes],
         'total_usable_ram_mb': [node.memory_mb for node in nodes],
         'total_usable_disk_gb': [node.local_gb for node in nodes],
-        'cpu_allocation_ratio': [node.cpu_allocation_ratio for node in nodes],
-        'ram_allocation_ratio': [node.ram_allocation_ratio for node in nodes],
-        'disk_allocation_ratio': [
-            node.disk_allocation_ratio for node in nodes],
+        **{name: [_ratio(node, name) for node in nodes] for name in _RATIOS},
         'num_io_ops': [_number(each, 'io_workload') for each in stats],
         'failed_builds': [_number(each, 'failed_builds') for each in stats],
         'free_pci_devices': [_free_devices(node) for node in nodes],
@@ -330,7 +459,7 @@ def usage(nodes: Sequence[Any]) -> dict[str, list[int]]:
         'free_disk_mb': free_mb,
         'unreserved_disk_mb': [1024 * node.local_gb for node in nodes],
         'disk_mb_used': [1024 * node.local_gb_used for node in nodes],
-        'num_instances': [_number(node.stats or {}, 'num_instances')
+        'num_instances': [_number(_stats(node), 'num_instances')
                           for node in nodes],
     }
 
@@ -339,8 +468,8 @@ def uses_less(now: Any, before: Any) -> bool:
     """Return whether less is used on a compute node than before."""
     return any(getattr(now, name) < getattr(before, name) for name in (
         'vcpus_used', 'memory_mb_used', 'local_gb_used')) or (
-        _number(now.stats or {}, 'num_instances')
-        < _number(before.stats or {}, 'num_instances'))
+        _number(_stats(now), 'num_instances')
+        < _number(_stats(before), 'num_instances'))
 
 
 def service_columns(services: Sequence[Any]) -> dict[str, list[Any]]:
@@ -367,14 +496,38 @@ def _number(stats: Any, name: str) -> int:
     return int(stats.get(name) or 0)
 
 
+_RATIOS = ('cpu_allocation_ratio', 'ram_allocation_ratio',
+           'disk_allocation_ratio')
+
+
+def _ratio(node: Any, name: str) -> float:
+    """Return a ratio; as in Nova, the options serve a node without one."""
+    return float(getattr(node, name) or getattr(CONF, name)
+                 or getattr(CONF, f'initial_{name}'))
+
+
+def _stats(node: Any) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = json.loads(node.stats) if node.stats else {}
+    return found
+
+
+def _topology(node: Any) -> HostTopology | None:
+    """Return the NUMA cells of a compute node; None if it reports none."""
+    return parse_topology(getattr(node, TOPOLOGY, None) or '')
+
+
+def _pools(node: Any) -> devices.Pools:
+    """Return the free PCI devices of a compute node."""
+    return parse_pools(getattr(node, DEVICES, None) or '')
+
+
 def _free_devices(node: Any) -> int:
-    pools = node.pci_device_pools
-    return sum(pool.count for pool in pools) if pools else 0
+    return sum(pool.count for pool in _pools(node))
 
 
 def _supported(node: Any) -> tuple[tuple[str, ...], ...]:
-    return tuple(tuple(each.to_list())
-                 for each in node.supported_hv_specs or ())
+    listed = json.loads(node.supported_instances or '[]')
+    return tuple(map(tuple, listed))
 
 
 def _lasting(stats: Any) -> str:
@@ -382,3 +535,38 @@ def _lasting(stats: Any) -> str:
     lasting = {name: value for name, value in stats.items()
                if name not in _COUNTS and not name.startswith('num_')}
     return json.dumps(lasting, sort_keys=True) if lasting else ''
+
+
+#: Documents whose values are kept: many hosts report the same, and each of the
+#: others is parsed a few times in a row.
+_KEPT = 1024
+
+
+def _read(
+    text: str, name: str, read: Callable[[Any], Any], missing: Any
+) -> Any:
+    """Return the value of a document; the default if it has another form."""
+    if not text:
+        return missing
+    try:
+        return read(json.loads(text))
+    except (RecursionError, ValueError, exception.Invalid) as exc:
+        LOG.warning('A compute node reports %s in an unknown form, which is '
+                    'ignored: %s', name, exc)
+        return missing
+
+
+@functools.lru_cache(_KEPT)
+def parse_topology(text: str) -> HostTopology | None:
+    """Return the NUMA cells of the column ``numa_topology``."""
+    found: HostTopology | None = _read(
+        text, TOPOLOGY, documents.host_topology, None)
+    return found
+
+
+@functools.lru_cache(_KEPT)
+def parse_pools(text: str) -> devices.Pools:
+    """Return the PCI devices of the column ``pci_stats``."""
+    found: devices.Pools = _read(
+        text, DEVICES, documents.device_pools, ())
+    return found

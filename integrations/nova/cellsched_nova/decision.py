@@ -104,7 +104,8 @@ def make_components(
     :param lane: the lane of the process; a new one by default
     """
     plugins = enabled_plugins.EnabledPlugins(
-        conf, host_manager.enabled_filters, host_manager.weighers)
+        conf, host_manager.enabled_filters, host_manager.weighers,
+        enabled_plugins.own_filters(nova_conf))
     # In retries and evacuations, Nova selects as for other requests.
     policy = dataclasses.replace(
         filter_scheduler.selection_policy(conf, generator),
@@ -291,10 +292,18 @@ class RequestDecision:
                 return self._on_columns()
             except nova_exception.NoValidHost:
                 # The hosts were read again, and may have got their first child
-                # provider of a class since the way was chosen.
+                # provider of a class since the way was chosen. If Placement
+                # has no dedicated CPUs, they were not read.
+                if self._translates and 'PCPU' in self._request.resources():
+                    self._read_again()
                 if not self._beyond_columns():
                     raise
         return self._on_candidates()
+
+    @property
+    def _translates(self) -> bool:
+        """Return whether virtual CPUs may serve as dedicated CPUs."""
+        return not self._parts.conf.workarounds.disable_fallback_pcpu_query
 
     def _beyond_columns(self) -> list[str]:
         """Choose the way; return why it is not columns."""
@@ -302,7 +311,8 @@ class RequestDecision:
         why = requests.beyond_columns(
             self._spec, self._request, parts.unsupported,
             parts.hosts.non_host_classes,
-            parts.conf.scheduler.query_placement_for_routed_network_aggregates)
+            parts.conf.scheduler.query_placement_for_routed_network_aggregates,
+            parts.hosts.any_without_pcpu and self._translates)
         self._way = decision_record.Way(CANDIDATES if why else COLUMNS, why)
         if why:
             LOG.info('Deciding on allocation candidates because of: %s',
@@ -376,19 +386,18 @@ class RequestDecision:
 
         def prepare() -> _Attempt:
             states = self._states({})
-            return self._prepare(
-                self._parts.plugins.on_columns(
-                    self._spec, states, self._cells()),
-                functools.partial(
-                    offers.WholeHosts, resources, self._spec, states))
+            decides = self._parts.plugins.on_columns(
+                self._spec, states, self._cells())
+            return self._prepare(decides, functools.partial(
+                offers.WholeHosts, resources, self._spec, states,
+                decides.hardware(self._request)))
         return self._place(prepare, resources)
 
     def _on_candidates(self) -> list[list[Any]]:
         parts = self._parts
         by_provider = offers.find_candidates(
             self._context, parts.client, parts.host_manager, self._spec,
-            not parts.conf.workarounds.disable_fallback_pcpu_query,
-            self._deadline.remaining_s)
+            self._translates, self._deadline.remaining_s)
         if not by_provider:
             LOG.info('Placement has no allocation candidates')
             self._decision = self._undecided(
@@ -397,12 +406,12 @@ class RequestDecision:
 
         def prepare() -> _Attempt:
             states = self._states(by_provider)
-            return self._prepare(
-                parts.plugins.on_candidates(self._spec, states, [
-                    filters.CandidateHosts(by_provider),
-                    filters.RefusedHosts(self._most), *self._cells()]),
-                functools.partial(offers.AllocationCandidates, by_provider,
-                                  self._spec, states))
+            decides = parts.plugins.on_candidates(self._spec, states, [
+                filters.CandidateHosts(by_provider),
+                filters.RefusedHosts(self._most), *self._cells()])
+            return self._prepare(decides, functools.partial(
+                offers.AllocationCandidates, by_provider, self._spec, states,
+                decides.hardware(self._request)))
         return self._place(prepare)
 
     def _place(
@@ -679,7 +688,8 @@ class RequestDecision:
                 if (row := hosts.row(uuid)) is not None}
         changed = self._parts.hosts.find_changed(
             self._context, hosts, rows, self._on_table
-            and self._parts.plugins.reads_traits(self._request))
+            and self._parts.plugins.reads_traits(self._request),
+            attempt.pipeline.hardware(self._request) is not None)
         attempt.changed |= {rows[row] for row in changed}
         attempt.unchanged |= {*unread} - attempt.changed
         if not attempt.changed.isdisjoint(
@@ -723,7 +733,8 @@ class RequestDecision:
     ) -> None:
         """Make other requests count the selected hosts, claimed or not."""
         known = self._parts.hosts
-        known.confirm(attempt.allocations, self._claiming)
+        known.confirm(attempt.allocations, self._claiming, (
+            self._instances if self._claiming else ()))
         attempt.end(known.table)
         known.claimed(claimed.writes)
 

@@ -176,6 +176,9 @@ class NovaDeployment(deployment.ReadDeployment):
             why = requests.beyond_columns(
                 spec, requests.read(spec, [_NO_INSTANCE]), parts.unsupported,
                 parts.hosts.non_host_classes, False)
+            if not why and request.hardware() is not None:
+                # Only plain resources are counted.
+                why = ['NUMA cells or PCI devices']
             if why:
                 raise exception.Invalid(
                     'the capacity cannot be computed for a request with '
@@ -214,7 +217,9 @@ class NovaDeployment(deployment.ReadDeployment):
 
     @functools.cached_property
     def _hosts(self) -> source.NovaHosts:
-        return source.NovaHosts(self._manager, self._client, CONF)
+        return source.NovaHosts(
+            self._manager, self._client, CONF,
+            hardware=enabled_plugins.hardware_columns(CONF, self._manager))
 
     @functools.cached_property
     def _parts(self) -> Components:
@@ -226,7 +231,8 @@ class NovaDeployment(deployment.ReadDeployment):
     def _file_pipeline(self) -> Pipeline:
         """The filters and weighers for the hosts of a file."""
         return enabled_plugins.EnabledPlugins(
-            self.conf, *enabled_plugins.load(CONF)).on_columns(
+            self.conf, *enabled_plugins.load(CONF),
+            enabled_plugins.own_filters(CONF)).on_columns(
                 None, enabled_plugins.HostStates(_refuse, {}))
 
     def _check_placement(self) -> None:

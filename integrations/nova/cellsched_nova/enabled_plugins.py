@@ -14,6 +14,7 @@ from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
+from collections.abc import Set
 import copy
 import functools
 from typing import Any
@@ -37,15 +38,17 @@ from cellsched.scheduler.decision import required_traits
 from cellsched.scheduler.drivers import filter_scheduler
 from cellsched.scheduler import replay
 from cellsched.weighers import base as weighers_base
+from cellsched_nova import cells
 from cellsched_nova import filters as nova_stages
 
 #: Modules of Nova's plug-ins that the product can replace.
 _FILTERS, _WEIGHERS = 'nova.scheduler.filters.', 'nova.scheduler.weights.'
 
-#: Plug-ins that read facts which Nova's computes do not report, or which are
-#: no columns.
-_BY_ROW = frozenset({'ImagePropertiesWeigher', 'NUMATopologyFilter',
-                     'PciPassthroughFilter'})
+#: Plug-ins that read facts which Nova's computes do not report.
+_BY_ROW = frozenset({'ImagePropertiesWeigher'})
+
+#: Filters that Nova's own can replace; see ``[cellsched] hardware_filters``.
+_OF_HARDWARE = frozenset({'NUMATopologyFilter', 'PciPassthroughFilter'})
 
 Plugin = Any
 
@@ -223,6 +226,15 @@ class NovaWeigher(weighers_base.Weigher):
                         dtype='float64')
 
 
+def own_filters(conf: Any) -> frozenset[str]:
+    """Return the filters of Nova that an option keeps.
+
+    :param conf: Nova's configuration
+    """
+    return (_OF_HARDWARE if conf.cellsched.hardware_filters == 'nova'
+            else frozenset())
+
+
 def load(conf: Any) -> tuple[list[Plugin], list[Plugin]]:
     """Return the enabled filters and weighers, created as in Nova.
 
@@ -246,23 +258,28 @@ class EnabledPlugins:
     :param conf: the product's configuration
     :param nova_filters: the enabled filters of Nova, in order
     :param nova_weighers: the enabled weighers of Nova
+    :param own: names of filters of Nova that are not replaced
     """
 
     def __init__(
         self, conf: Any, nova_filters: Sequence[Plugin],
-        nova_weighers: Sequence[Plugin],
+        nova_weighers: Sequence[Plugin], own: Set[str] = frozenset(),
     ) -> None:
         self._always = filter_scheduler.mandatory_filters(conf)
         self._destinations = mandatory_stages.destination_stages(
             conf.scheduler.stale_cell_timeout)
         kinds = set(map(type, self._always))
-        # Filters that check one host at a time come last.
-        self._filters = sorted(
-            ((plugin, column) for plugin, column in (
+        self._filters = _rows_last(
+            (plugin, column) for plugin, column in (
                 (each, _column(conf, each, registry.make_filters, _FILTERS,
-                               plugins.FILTERS)) for each in nova_filters)
-             if type(column) not in kinds),
-            key=lambda pair: pair[1] is None)
+                               plugins.FILTERS, own))
+                for each in nova_filters)
+            if type(column) not in kinds)
+        # Placement allocates the devices of some requests. Only Nova's filters
+        # compare them with the allocation candidates.
+        self._mapping_filters = _rows_last(
+            (plugin, None if type(plugin).__name__ in _OF_HARDWARE else column)
+            for plugin, column in self._filters)
         self._weighers = [
             (each, _column(conf, each, registry.make_weighers, _WEIGHERS,
                            plugins.WEIGHERS)) for each in nova_weighers]
@@ -300,7 +317,7 @@ class EnabledPlugins:
         """
         return any(
             column is None and _NEEDS.get(type(plugin).__name__, bool)(spec)
-            for plugin, column in self._filters) or any(
+            for plugin, column in self._filters_of(spec)) or any(
             column is None and _counts(type(plugin).__name__, aggregates)
             for plugin, column in self._weighers)
 
@@ -322,7 +339,8 @@ class EnabledPlugins:
     ) -> pipeline.Pipeline:
         """Return the pipeline for hosts that Placement found."""
         last = ([nova_stages.AcceptedCandidates(states.candidates)]
-                if self.by_row else [])
+                if self.by_row or self._filters_of(spec) is not self._filters
+                else [])
         return self._pipeline(
             spec, states, (*more, *self._destinations), _nothing, last)
 
@@ -334,13 +352,60 @@ class EnabledPlugins:
     ) -> pipeline.Pipeline:
         kept: list[filters_base.Filter] = [
             column or NovaFilter(plugin, spec, states)
-            for plugin, column in self._filters]
+            for plugin, column in self._filters_of(spec)]
         kept += last
         scored: list[weighers_base.Weigher] = [
             column or NovaWeigher(plugin, spec, states)
             for plugin, column in self._weighers]
-        make = functools.partial(pipeline.Pipeline, kept, scored, first)
+        # The computes take the cells of a host in the same order.
+        make = functools.partial(
+            pipeline.Pipeline, kept, scored, first, packs_cells=(
+                nova.conf.CONF.compute
+                .packing_host_numa_cells_allocation_strategy))
         return make() if needs is None else make(needs)
+
+    def _filters_of(self, spec: Any) -> list[tuple[Plugin, Any]]:
+        """Return the filters that decide on a request, with their columns."""
+        return (self._mapping_filters if maps_devices(spec)
+                else self._filters)
+
+
+def maps_devices(spec: Any) -> bool:
+    """Return whether Placement allocates PCI devices of a request.
+
+    :param spec: Nova's request, or None
+    """
+    if spec is None or spec.pci_requests is None:
+        return False
+    # Placement does not know the devices of ports by their request.
+    prefixes = tuple(each.request_id for each in spec.pci_requests.requests
+                     if each.alias_name and each.request_id)
+    return bool(prefixes) and any(
+        group.requester_id and group.requester_id.startswith(prefixes)
+        for group in spec.requested_resources)
+
+
+def _rows_last(
+    found: Iterable[tuple[Plugin, Any]]
+) -> list[tuple[Plugin, Any]]:
+    """Return filters; those that check one host at a time come last."""
+    return sorted(found, key=lambda pair: pair[1] is None)
+
+
+def hardware_columns(conf: Any, manager: Any) -> list[str]:
+    """Return the columns of NUMA cells and devices that are read.
+
+    :param conf: Nova's configuration
+    :param manager: Nova's host manager, with the plug-ins that may read them
+    """
+    names = {type(each).__name__ for each in (
+        *manager.enabled_filters, *manager.weighers)} - own_filters(conf)
+    found = []
+    if 'NUMATopologyFilter' in names:
+        found.append(cells.TOPOLOGY)
+    if names & {'PCIWeigher', *_OF_HARDWARE}:
+        found.append(cells.DEVICES)
+    return found
 
 
 def _counts(weigher: str, aggregates: Mapping[int, Any]) -> bool:
@@ -361,13 +426,16 @@ def _nothing(
 
 def _column(
     conf: Any, plugin: Plugin, make: Callable[..., list[Any]], prefix: str,
-    namespace: str,
+    namespace: str, own: Set[str] = frozenset(),
 ) -> Any | None:
-    """Return the product's plug-in that replaces one of Nova, or None."""
+    """Return the product's plug-in that replaces one of Nova, or None.
+
+    :param own: names of plug-ins that are not replaced
+    """
     kind = type(plugin)
     name = kind.__name__
     shipped = {point.name for point in plugins.shipped(namespace)}
-    if (not kind.__module__.startswith(prefix) or name in _BY_ROW
+    if (not kind.__module__.startswith(prefix) or name in _BY_ROW | own
             or name not in shipped):
         return None
     return make(conf, [name])[0]

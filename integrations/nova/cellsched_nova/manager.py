@@ -58,6 +58,7 @@ from cellsched_nova.decision import Components
 from cellsched_nova.decision import make_components
 from cellsched_nova.decision import make_lane
 from cellsched_nova.decision import RequestDecision
+from cellsched_nova import enabled_plugins
 from cellsched_nova import options
 from cellsched_nova import records
 from cellsched_nova import report_client
@@ -125,7 +126,10 @@ class ColumnSchedulerManager(SchedulerManager):
         # The request filters of Nova use it, too.
         self._client = report.PLACEMENTCLIENT = (
             report_client.BoundedReportClient(CONF))
-        self._hosts = source.NovaHosts(self.host_manager, self._client, CONF)
+        self._hosts = source.NovaHosts(
+            self.host_manager, self._client, CONF,
+            hardware=enabled_plugins.hardware_columns(
+                CONF, self.host_manager))
         self._claims = claims.make(
             self._client, CONF.cellsched.claim_timeout,
             self._hosts.places, CONF.cellsched.placement_guards,

@@ -13,13 +13,16 @@ from typing import Any
 
 from nova import exception as nova_exception
 from nova import objects as nova_objects
+from nova.objects import base as nova_base
 from nova.scheduler import request_filter
 from nova.scheduler import utils
 from oslo_serialization import jsonutils
 
 from cellsched.claims import remote
 from cellsched import clock
+from cellsched.hardware import fit
 from cellsched.hosts import view
+from cellsched.scheduler.decision import allocation
 from cellsched.scheduler.decision.allocation import ProviderAllocations
 from cellsched.scheduler.decision.allocation import ProviderPart
 from cellsched_nova import enabled_plugins
@@ -30,12 +33,14 @@ AllocationRequest = Mapping[str, Any]
 
 def make_selection(
     hosts: view.Hosts, row: int, states: enabled_plugins.HostStates,
-    request: AllocationRequest | None, limits: Mapping[str, int],
+    request: AllocationRequest | None, limits: Mapping[str, Any],
+    spec: Any = None,
 ) -> Any:
     """Return Nova's ``Selection`` of a selected host or an alternate.
 
     :param request: the claim on this host; None for a rebuild
     :param limits: the limits of filters on columns
+    :param spec: Nova's request; None without limits
     """
     uuid, host, nodename, cell, zone = hosts.values_at(
         row, 'uuid', 'host', 'nodename', 'cell', 'availability_zone')
@@ -44,11 +49,37 @@ def make_selection(
         compute_node_uuid=uuid, service_host=host, nodename=nodename,
         cell_uuid=cell,
         limits=nova_objects.SchedulerLimits.from_dict(
-            {**({} if state is None else state.limits), **limits}),
+            {**({} if state is None else state.limits),
+             **_as_nova(limits, spec)}),
         allocation_request=jsonutils.dumps(request),
         allocation_request_version=(
             None if request is None else placement.CANDIDATES),
         availability_zone=zone)
+
+
+def _as_nova(limits: Mapping[str, Any], spec: Any) -> dict[str, Any]:
+    """Return limits with Nova's object of those of NUMA cells."""
+    made = dict(limits)
+    if 'numa_topology' in made:
+        found = nova_base.NovaObject.obj_from_primitive(made['numa_topology'])
+        made['numa_topology'] = found
+        if 'network_metadata' in spec and spec.network_metadata:
+            found.network_metadata = spec.network_metadata
+    return made
+
+
+def _with_hardware(
+    hosts: view.Hosts, row: int, hardware: fit.Demand | None,
+    found: ProviderAllocations,
+) -> ProviderAllocations:
+    """Return an allocation that counts CPUs, pages and devices of cells.
+
+    Placement does not know them. If the host was forced and has too few, its
+    compute refuses the server.
+    """
+    if hardware is None:
+        return found
+    return allocation.with_hardware(hosts, row, hardware, found) or found
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,17 +89,24 @@ class WholeHosts:
     :param resources: amounts by resource class
     :param spec: Nova's request
     :param states: Nova's host states
+    :param hardware: the NUMA cells and devices, if filters on columns check
+        them
     """
 
     resources: Mapping[str, int]
     spec: Any
     states: enabled_plugins.HostStates
+    hardware: fit.Demand | None
     hosts: view.Hosts
 
-    is_parted = False
+    @property
+    def is_parted(self) -> bool:
+        return self.hardware is not None
 
-    def allocate(self, row: int) -> None:
-        return None
+    def allocate(self, row: int) -> ProviderAllocations:
+        return _with_hardware(
+            self.hosts, row, self.hardware, allocation.whole(
+                self.hosts['uuid'][row], self.resources))
 
     def kept(self, held: Mapping[str, Mapping[str, int]]) -> None:
         return None
@@ -83,7 +121,7 @@ class WholeHosts:
         uuid = self.hosts['uuid'][row]
         return make_selection(self.hosts, row, self.states, {
             'allocations': {uuid: {'resources': dict(self.resources)}},
-            'mappings': {'': [uuid]}}, limits)
+            'mappings': {'': [uuid]}}, limits, self.spec)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,11 +132,13 @@ class AllocationCandidates:
         Placement's order
     :param spec: Nova's request
     :param states: Nova's host states
+    :param hardware: see :class:`WholeHosts`
     """
 
     by_provider: Mapping[str, Sequence[AllocationRequest]]
     spec: Any
     states: enabled_plugins.HostStates
+    hardware: fit.Demand | None
     hosts: view.Hosts
 
     is_parted = True
@@ -109,7 +149,10 @@ class AllocationCandidates:
         # Filters of Nova may remove candidates from the host state.
         remaining = (self.by_provider.get(uuid, ()) if state is None
                      else state.allocation_candidates)
-        return allocations_of(uuid, remaining[0]) if remaining else None
+        if not remaining:
+            return None
+        return _with_hardware(self.hosts, row, self.hardware,
+                              allocations_of(uuid, remaining[0]))
 
     def kept(self, held: Mapping[str, Mapping[str, int]]) -> None:
         return None
@@ -130,7 +173,7 @@ class AllocationCandidates:
             'allocations': {
                 provider: {'resources': dict(resources)} for provider,
                 resources in allocated.allocations.items()},
-            'mappings': allocated.mappings}, limits)
+            'mappings': allocated.mappings}, limits, self.spec)
 
 
 def allocations_of(

@@ -46,6 +46,19 @@ Number of guards that all schedulers of the deployment share.
 Each claim in Placement needs a guard of its own while it is written. More
 concurrent claims need more guards. Set the same number for all schedulers.
 """),
+    cfg.StrOpt('hardware_filters', default='columns',
+               choices=[('columns', 'on columns, as all other requests'),
+                        ('nova', "with Nova's own filters, one host at a "
+                                 'time')], help="""
+The way to decide on requests for NUMA cells, dedicated CPUs and PCI devices.
+
+It applies to ``NUMATopologyFilter`` and ``PciPassthroughFilter`` if they are
+enabled. With Nova's own filters these requests need allocation candidates, and
+cost as much as with Nova's scheduler. The verdicts differ only where Nova
+confuses the cells of a server. Placement allocates PCI devices if
+``[filter_scheduler] pci_in_placement`` is set: such requests always use Nova's
+filters.
+"""),
     cfg.StrOpt('no_valid_host_text', default='nova',
                choices=[('nova', 'the text of Nova'),
                         ('cellsched', 'with the number of hosts that each '

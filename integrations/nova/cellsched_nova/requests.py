@@ -10,6 +10,7 @@ from nova.objects import base as nova_base
 from nova.pci import request as pci_request
 from nova.scheduler import utils
 from nova.virt import hardware
+from oslo_utils import strutils
 
 from cellsched import exception
 from cellsched import objects
@@ -35,6 +36,13 @@ def read(spec, uuids: Sequence[str]) -> objects.RequestSpec:
         the number at the first build
     """
     request = base.Object.obj_from_primitive(spec.obj_to_primitive())
+    # A request filter of Nova asks Neutron for the same.
+    if request.get('requested_networks') and any(
+            strutils.bool_from_string(each.get('remote_managed'))
+            for asked in (spec.pci_requests.requests
+                          if spec.pci_requests else ())
+            for each in asked.spec):
+        request.require_of_root(requirements.REMOTE_MANAGED)
     request.num_instances = len(uuids)
     if uuids:
         request.instance_uuid = uuids[0]
@@ -45,26 +53,27 @@ def beyond_columns(
     spec, request: objects.RequestSpec,
     unsupported: requirements.UnsupportedRequirements,
     non_host_classes: frozenset[str], routed: bool,
+    translated: bool = False,
 ) -> list[str]:
     """Return why a request cannot be decided on columns; often empty.
 
     :param unsupported: finds requirements that no column covers
     :param non_host_classes: resource classes of child and sharing providers
     :param routed: whether network segments count
+    :param translated: whether a host may serve dedicated CPUs with VCPU
     """
     why = []
     if spec.requested_resources:
         why.append('groups of resources')
-    if spec.numa_topology is not None:
-        why.append('a NUMA topology')
-    if spec.pci_requests is not None and spec.pci_requests.requests:
-        why.append('PCI devices')
     if routed and request.get('requested_networks'):
         why.append('network segments')
     try:
         if request.group_demand() is not request_groups.NO_GROUPS:
             why.append('groups of the flavor')
         shared = sorted(non_host_classes & request.resources().keys())
+        request.hardware()
+        if translated and 'PCPU' in request.resources():
+            why.append('dedicated CPUs, which some hosts offer as VCPU')
     except exception.Invalid as exc:
         return [*why, str(exc)]
     if shared:

@@ -25,6 +25,7 @@ from oslo_utils import timeutils
 from cellsched.claims import remote
 from cellsched import clock
 from cellsched import exception
+from cellsched.hardware import units
 from cellsched.host_manager import source
 from cellsched.hosts import aggregate
 from cellsched.hosts import document
@@ -70,11 +71,13 @@ class NovaHosts(source.HostSource):
     :param client: Nova's report client
     :param conf: Nova's configuration; each request reads its options again
     :param make_context: returns an administrator's context
+    :param hardware: the columns of NUMA cells and devices that are read
     """
 
     def __init__(
         self, host_manager: Any, client: Any, conf: Any,
         make_context: Callable[[], Any] = nova_context.get_admin_context,
+        hardware: Sequence[str] = nova_cells.HARDWARE,
     ) -> None:
         self.table = table.HostTable()
         self.silent: list[str] = []
@@ -110,6 +113,9 @@ class NovaHosts(source.HostSource):
         self._stopping = threading.Event()
         self._marks: dict[str, nova_cells.Marks] = {}
         self._nodes: dict[str, Any] = {}
+        self._hardware = hardware
+        # The nodes with dedicated CPUs that Placement knows as VCPU only.
+        self._without_pcpu: set[str] = set()
         self._aggregates = NovaAggregates(host_manager, conf)
         # Monotonic times to read the usage of nodes again, oldest first.
         self._freed: collections.deque[tuple[float, str]] = (
@@ -120,6 +126,11 @@ class NovaHosts(source.HostSource):
     def non_host_classes(self) -> frozenset[str]:
         """Resource classes of child and sharing providers."""
         return self._providers.non_host_classes
+
+    @property
+    def any_without_pcpu(self) -> bool:
+        """Return whether a host has dedicated CPUs, but no PCPU."""
+        return bool(self._without_pcpu)
 
     def facts(self, uuid: str) -> placement.ProviderFacts | None:
         """Return the facts of a host in Placement, or None if unknown."""
@@ -323,13 +334,17 @@ class NovaHosts(source.HostSource):
 
     def confirm(
         self, allocations: Iterable[table.PendingAllocation],
-        claimed: bool = True,
+        claimed: bool = True, instances: Sequence[str] = (),
     ) -> None:
+        """Record that allocations are final.
+
+        :param claimed: whether Placement has their claims
+        :param instances: the instance of each allocation
+        """
         allocations = list(allocations)
-        if not claimed:
-            # Before the confirmation: the next read of a provider resets its
-            # usage, and adds the pending choices.
-            self._pending_choices.add(allocations)
+        # Before the confirmation: the next read of a provider resets its
+        # usage, and adds the pending choices.
+        self._pending_choices.add(allocations, claimed, instances)
         outdated = self.table.confirm(allocations)
         if outdated:
             self.expire(outdated)
@@ -377,7 +392,7 @@ class NovaHosts(source.HostSource):
 
     def find_changed(
         self, context: Any, hosts: view.Hosts, rows: Iterable[int],
-        with_traits: bool,
+        with_traits: bool, with_hardware: bool = False,
     ) -> set[int]:
         """Return the selected hosts that changed since they were read.
 
@@ -387,18 +402,27 @@ class NovaHosts(source.HostSource):
 
         :param rows: rows of the hosts
         :param with_traits: whether the request depends on traits
+        :param with_hardware: whether it depends on NUMA cells or devices
         :raises cellsched_nova.placement.PlacementUnavailable: Placement does
             not answer
         """
         known = {row: hosts.values_at(
-            row, 'host', 'cell', 'service_disabled', 'forced_down', 'uuid',
-            'traits') for row in rows}
+            row, 'host', 'cell', 'service_disabled', 'forced_down',
+            'numa_topology', 'device_pools', 'uuid', 'traits') for row in rows}
         cells = self._host_manager.cells
-        states = nova_cells.service_states(context, [
-            cells[uuid] for uuid in {each[1] for each in known.values()}
-            if uuid in cells], [each[0] for each in known.values()])
+        asked = [cells[uuid] for uuid in {each[1] for each in known.values()}
+                 if uuid in cells]
+        states = nova_cells.service_states(
+            context, asked, [each[0] for each in known.values()])
         changed = {row for row, each in known.items()
                    if states.get(each[0]) != (each[2], each[3])}
+        if with_hardware:
+            reported = nova_cells.reported_hardware(
+                context, asked, [each[-2] for each in known.values()],
+                self._hardware)
+            changed.update(
+                row for row, (*_, topology, pools, uuid, _) in known.items()
+                if reported.get(uuid) != (topology, pools))
         if with_traits:
             for row, (*_, uuid, traits) in known.items():
                 if self._providers.read_traits(context, uuid) != traits:
@@ -502,9 +526,15 @@ class NovaHosts(source.HostSource):
         self.readings += 1
 
     def _read(self, context: Any, whole: bool) -> None:
-        # 1. Read the changes in the cells.
+        # 1. Read the changes in the cells. The rows of compute nodes that are
+        #    read afterwards show the claims that computes have made before.
         self.last_changes = {}
+        ended = self._claimed_by_computes(context)
         new = self._read_cells(context)
+        if self.silent_cells:
+            # Rows of a silent cell do not show the claims.
+            ended = []
+        self._pending_choices.end(ended)
         # 2. Mark the providers to read again: their usage may be lower without
         #    a new generation, or pending choices have expired.
         now = time.monotonic()
@@ -512,6 +542,9 @@ class NovaHosts(source.HostSource):
             self._providers.forget([self._freed.popleft()[1]])
         pending_since = timeutils.utcnow_ts(microsecond=True) - _PENDING_S
         self._providers.forget(self._pending_choices.expire(pending_since))
+        self._set_facts({
+            uuid: facts for _, uuid in ended if uuid in self._nodes
+            and (facts := self._providers.facts(uuid)) is not None})
         # 3. Read the changed providers.
         self._read_facts(self._providers.changes(
             context, list(self._nodes), whole))
@@ -519,6 +552,24 @@ class NovaHosts(source.HostSource):
         self._aggregates.read(context)
         self.apply_aggregates(new)
         self.table.expire(pending_since)
+
+    def _claimed_by_computes(self, context: Any) -> list[tuple[str, str]]:
+        """Return the pending choices that computes have claimed.
+
+        :returns: uuids of instances and of compute nodes
+        """
+        pending = self._pending_choices.listed()
+        if not pending:
+            return []
+        claimed = nova_cells.claimed_by_computes(
+            context, list(self._host_manager.cells.values()),
+            list({instance for instance, _ in pending}))
+        return [
+            (instance, uuid) for instance, uuid in pending
+            if instance in claimed and (
+                (places := claimed[instance]) is None
+                or (node := self._nodes.get(uuid)) is not None
+                and (node.host, node.hypervisor_hostname) in places)]
 
     def _read_facts(
         self, changes: Iterable[tuple[str, placement.ProviderFacts]]
@@ -529,7 +580,7 @@ class NovaHosts(source.HostSource):
                 before = self._providers.facts(uuid)
                 if before is not None and before != facts:
                     self.last_changes.setdefault(uuid, before)
-                self._set_facts(uuid, facts)
+                self._set_facts({uuid: facts})
             self.unread_reason = None
             self._conditions.end(_PLACEMENT)
         except placement.PlacementUnavailable as exc:
@@ -544,7 +595,7 @@ class NovaHosts(source.HostSource):
             self._drop(self._marks.pop(uuid))
             self.table.cells.drop(uuid)
         found = dict(nova_cells.changes(
-            context, list(cells.values()), self._marks))
+            context, list(cells.values()), self._marks, self._hardware))
         now = timeutils.utcnow_ts(microsecond=True)
         new: set[str] = set()
         silent: dict[str, str] = {}
@@ -584,12 +635,10 @@ class NovaHosts(source.HostSource):
             self._nodes.update(zip(uuids, nodes))
             if nodes:
                 self.table.put(uuids, changes.columns)
-        if nodes:
-            for uuid in uuids:
-                # Placement's facts are newer than the report of the host.
-                facts = self._providers.facts(uuid)
-                if facts is not None:
-                    self._set_facts(uuid, facts)
+        # Placement's facts are newer than the report of the host.
+        self._set_facts({
+            uuid: facts for uuid in uuids
+            if (facts := self._providers.facts(uuid)) is not None})
         self._marks[cell] = {
             uuid: mark for uuid, mark in changes.marks.items()
             if uuid in self._nodes}
@@ -604,51 +653,106 @@ class NovaHosts(source.HostSource):
             gone = [uuid for uuid in uuids if self._nodes.pop(uuid, None)]
             self.table.drop(gone)
         self._providers.forget(gone)
+        self._without_pcpu.difference_update(gone)
 
-    def _set_facts(self, uuid: str, facts: placement.ProviderFacts) -> None:
-        """Set the columns of a host that come from Placement."""
-        node = self._nodes[uuid]
-        reported = nova_cells.usage([node])
-        reserved_mb = facts.reserved.get('MEMORY_MB', 0)
-        used = collections.Counter(self._pending_choices.held(uuid))
-        used.update(facts.used)
-        self.table.put([uuid], {
-            'traits': [facts.traits],
-            'unreserved_ram_mb': node.memory_mb - reserved_mb})
-        self.table.set_usage(uuid, facts.capacity, used,
-                             reported['num_instances'][0], facts.units)
+    def _set_facts(
+        self, changed: Mapping[str, placement.ProviderFacts]
+    ) -> None:
+        """Set the columns of hosts that come from Placement."""
+        if not changed:
+            return
+        uuids = list(changed)
+        nodes = [self._nodes[uuid] for uuid in uuids]
+        held = [self._pending_choices.held(uuid) for uuid in uuids]
+        reported = nova_cells.usage(nodes)
+        self.table.put(uuids, {
+            'traits': [each.traits for each in changed.values()],
+            'unreserved_ram_mb': [
+                node.memory_mb - facts.reserved.get('MEMORY_MB', 0)
+                for node, facts in zip(nodes, changed.values())]})
+        self.table.set_usages([
+            (uuid, facts.capacity, collections.Counter(pending) + (
+                collections.Counter(facts.used)), instances, facts.units)
+            for (uuid, facts), pending, instances in zip(
+                changed.items(), held, reported['num_instances'])])
         # Placement is the first to know the used memory and CPUs; only the
-        # host knows the free space of its disks.
-        self.table.put([uuid], {
-            name: reported[name] for name in (
-                'free_disk_mb', 'disk_mb_used', 'unreserved_disk_mb')})
+        # host knows the free space of its disks and its free devices.
+        self.table.put(uuids, {
+            **{name: reported[name] for name in (
+                'free_disk_mb', 'disk_mb_used', 'unreserved_disk_mb')},
+            'free_pci_devices': [
+                node.free_pci_devices - units.devices_in(pending)
+                for node, pending in zip(nodes, held)]})
+        for (uuid, facts), node in zip(changed.items(), nodes):
+            if node.has_pcpus and not facts.capacity.get('PCPU'):
+                self._without_pcpu.add(uuid)
+            else:
+                self._without_pcpu.discard(uuid)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Choice:
+    """A selected host that the facts do not show yet.
+
+    :param instance: uuid of the instance; empty if the caller named none
+    """
+
+    instance: str
+    at: float
+    resources: Mapping[str, int]
 
 
 class PendingChoices:
-    """Chosen hosts without a claim, counted as used for a limited time.
+    """Selected hosts, counted as used until the facts show them.
 
-    The caller named no servers, so the scheduler could claim nothing. Any
-    thread may call any method; none blocks.
+    Without a claim, all resources of a selection are counted, for a limited
+    time. With a claim, Placement has the resources, and only the CPUs, pages
+    and devices of cells are counted, until the compute has claimed them, or
+    for a limited time. Any thread may call any method; none blocks.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._pending: dict[str, list[table.PendingAllocation]] = {}
+        self._pending: dict[str, list[_Choice]] = {}
 
-    def add(self, allocations: Iterable[table.PendingAllocation]) -> None:
-        """Count these allocations from now on."""
+    def add(
+        self, allocations: Sequence[table.PendingAllocation],
+        claimed: bool = False, instances: Sequence[str] = (),
+    ) -> None:
+        """Count these allocations from now on.
+
+        :param claimed: whether Placement has their claims
+        :param instances: the instance of each allocation; empty if unknown
+        """
         with self._lock:
-            for allocation in allocations:
-                self._pending.setdefault(
-                    allocation.node, []).append(allocation)
+            for each, instance in zip(
+                    allocations, instances or [''] * len(allocations)):
+                resources = dict(each.resources)
+                if claimed:
+                    resources = units.named(resources)
+                if resources:
+                    self._pending.setdefault(each.node, []).append(
+                        _Choice(instance, each.at, resources))
 
     def held(self, node: str) -> Mapping[str, int]:
         """Return the counted amounts of a host, by resource class."""
         held = collections.Counter[str]()
         with self._lock:
-            for allocation in self._pending.get(node, ()):
-                held.update(dict(allocation.resources))
+            for choice in self._pending.get(node, ()):
+                held.update(choice.resources)
         return held
+
+    def listed(self) -> list[tuple[str, str]]:
+        """Return the counted instances that are known, with their hosts."""
+        with self._lock:
+            return [(each.instance, node)
+                    for node, choices in self._pending.items()
+                    for each in choices if each.instance]
+
+    def end(self, ended: Iterable[tuple[str, str]]) -> None:
+        """Stop counting instances on hosts."""
+        gone = set(ended)
+        self._keep(lambda node, each: (each.instance, node) not in gone)
 
     def expire(self, before: float) -> list[str]:
         """Stop counting the allocations from before a time.
@@ -656,15 +760,20 @@ class PendingChoices:
         :param before: wall clock time, in seconds since the epoch
         :returns: the hosts with expired allocations
         """
+        return self._keep(lambda _, each: each.at >= before)
+
+    def _keep(self, test: Callable[[str, _Choice], bool]) -> list[str]:
+        """Keep some choices; return the hosts of the others."""
+        changed = []
         with self._lock:
-            expired = [node for node, allocations in self._pending.items()
-                       if any(each.at < before for each in allocations)]
-            for node in expired:
-                current = [each for each in self._pending.pop(node)
-                           if each.at >= before]
-                if current:
-                    self._pending[node] = current
-            return expired
+            for node, choices in list(self._pending.items()):
+                kept = [each for each in choices if test(node, each)]
+                if len(kept) < len(choices):
+                    changed.append(node)
+                    self._pending[node] = kept
+                if not kept:
+                    del self._pending[node]
+        return changed
 
 
 class NovaAggregates:

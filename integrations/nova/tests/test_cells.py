@@ -3,6 +3,7 @@
 
 from concurrent import futures
 import datetime
+import json
 import threading
 import types
 import unittest
@@ -21,7 +22,8 @@ WHEN = datetime.datetime(2026, 1, 1)
 
 
 def node(**fields):
-    return nova_objects.ComputeNode(**{
+    """Return the row of a compute node."""
+    return types.SimpleNamespace(**{
         'uuid': '00000000-0000-4000-8000-000000000000', 'host': 'host1',
         'hypervisor_hostname': 'node1', 'host_ip': '192.0.2.1', 'vcpus': 8,
         'vcpus_used': 2, 'memory_mb': 8192, 'free_ram_mb': 6000,
@@ -29,11 +31,36 @@ def node(**fields):
         'disk_available_least': None, 'cpu_allocation_ratio': 4.0,
         'ram_allocation_ratio': 1.0, 'disk_allocation_ratio': 1.0,
         'hypervisor_type': 'QEMU', 'hypervisor_version': 6002000,
-        'cpu_info': '{}', 'metrics': '[]', 'pci_device_pools': None,
-        'supported_hv_specs': [nova_objects.HVSpec(
-            arch='x86_64', hv_type='kvm', vm_mode='hvm')],
-        'stats': {'num_instances': '3', 'io_workload': '1',
-                  'failed_builds': '2', 'rack': 'r1'}, **fields})
+        'cpu_info': '{}', 'metrics': '[]', 'numa_topology': None,
+        'pci_stats': None,
+        'supported_instances': '[["x86_64", "kvm", "hvm"]]',
+        'stats': '{"num_instances": "3", "io_workload": "1", '
+                 '"failed_builds": "2", "rack": "r1"}', **fields})
+
+
+def numa_topology(pinned=(), count=1):
+    """Return the column of a host with two dedicated CPUs in each cell."""
+    return json.dumps(nova_objects.NUMATopology(cells=[
+        nova_objects.NUMACell(
+            id=number, cpuset={4 * number, 4 * number + 1},
+            pcpuset={4 * number + 2, 4 * number + 3}, memory=4096,
+            cpu_usage=0, memory_usage=0, socket=number, mempages=[],
+            siblings=[{4 * number + cpu} for cpu in range(4)],
+            pinned_cpus={cpu for cpu in pinned
+                         if cpu // 4 == number})
+        for number in range(count)]).obj_to_primitive())
+
+
+def pci_stats(*pools):
+    """Return the column of a host with devices.
+
+    :param pools: the NUMA node and the number of devices of each pool
+    """
+    return json.dumps(nova_objects.PciDevicePoolList(objects=[
+        nova_objects.PciDevicePool(
+            vendor_id='8086', product_id='1572', numa_node=node, count=count,
+            tags={'dev_type': 'type-VF'})
+        for node, count in pools]).obj_to_primitive())
 
 
 class TestColumns(unittest.TestCase):
@@ -69,11 +96,45 @@ class TestColumns(unittest.TestCase):
             80 * 1024, self.columns(disk_available_least=90)['free_disk_mb'])
 
     def test_free_devices_of_all_pools_are_counted(self):
-        pools = nova_objects.PciDevicePoolList(objects=[
-            nova_objects.PciDevicePool(count=count) for count in (2, 3)])
+        pools = pci_stats((0, 2), (1, 3))
 
         self.assertEqual(
-            5, self.columns(pci_device_pools=pools)['free_pci_devices'])
+            5, self.columns(pci_stats=pools)['free_pci_devices'])
+
+    def test_cells_and_devices_are_read_in_all_forms(self):
+        new = self.columns(
+            numa_topology=numa_topology(), pci_stats=pci_stats((0, 2)))
+        old = self.columns(
+            numa_topology=json.dumps({'cells': [{
+                'id': 0, 'cpus': '0-1', 'cpu_usage': 0,
+                'mem': {'total': 512, 'used': 0}}]}),
+            pci_stats=json.dumps([{
+                'vendor_id': '8086', 'product_id': '1572', 'numa_node': 0,
+                'dev_type': 'type-VF', 'count': 2}]))
+        none = self.columns()
+
+        [cell] = new['numa_topology'].cells
+        self.assertEqual(({0, 1}, {2, 3}), (cell.cpus, cell.pcpus))
+        [cell] = old['numa_topology'].cells
+        self.assertEqual({0, 1}, cell.cpus)
+        self.assertEqual(new['device_pools'], old['device_pools'])
+        self.assertEqual((None, ()), (none['numa_topology'],
+                                      none['device_pools']))
+
+    def test_unknown_forms_are_ignored_with_a_warning(self):
+        for text in '{', '[1]', '{"cells": [{"id": "x"}]}':
+            cells.parse_topology.cache_clear()
+            with self.assertLogs(cells.LOG.logger, 'WARNING') as logged:
+                found = self.columns(numa_topology=text)
+            self.assertIsNone(found['numa_topology'])
+            self.assertIn('numa_topology', logged.output[0])
+
+    def test_options_serve_a_node_without_ratios(self):
+        found = self.columns(cpu_allocation_ratio=None,
+                             ram_allocation_ratio=0.0)
+
+        self.assertEqual((4.0, 1.0), (found['cpu_allocation_ratio'],
+                                      found['ram_allocation_ratio']))
 
     def test_node_without_free_disk_has_not_reported(self):
         self.assertFalse(cells.has_reported(node(free_disk_gb=None)))
@@ -109,15 +170,14 @@ class TestReads(configuration_fixtures.TestCase):
         by_uuid = {each.uuid: each for each in nodes}
         sizes = []
 
-        def get_all_by_uuids(kind, context, uuids):
+        def read(context, uuids, names):
             sizes.append(len(uuids))
             return [by_uuid[uuid] for uuid in uuids]
 
         self.replace('_NODES_AT_ONCE', 2)
         self.replace('_signs', lambda context: (
             dict.fromkeys(by_uuid), {each.host: each for each in nodes}))
-        self.replace('nova_objects.ComputeNodeList.get_all_by_uuids',
-                     get_all_by_uuids)
+        self.replace('_nodes', read)
 
         [found, *_] = self.changes().values()
 
@@ -131,7 +191,7 @@ class TestReads(configuration_fixtures.TestCase):
     def test_request_reads_a_cell_while_the_changes_of_many_are_read(self):
         begun, go_on = threading.Event(), threading.Event()
 
-        def read(context, before):
+        def read(context, before, hardware):
             begun.set()
             assert go_on.wait(60)
             return context.cell_uuid
@@ -157,7 +217,7 @@ class TestReads(configuration_fixtures.TestCase):
             asked.append(len(some))
             return gather(context, some, *arguments)
 
-        def read(context, before):
+        def read(context, before, hardware):
             if context.cell_uuid == self.cells[2].uuid:
                 raise nova_exception.NovaException('the cell is away')
             return context.cell_uuid

@@ -3,6 +3,7 @@
 
 import collections
 import dataclasses
+import json
 import pathlib
 import random
 import tempfile
@@ -15,6 +16,9 @@ import nova.conf
 from nova import context as nova_context
 from nova import exception as nova_exception
 from nova import objects as nova_objects
+from nova.scheduler.filters import numa_topology_filter
+from nova.scheduler.filters import pci_passthrough_filter
+from nova.virt import hardware
 import os_traits
 from oslo_utils import uuidutils
 
@@ -33,6 +37,7 @@ from cellsched.scheduler.selection.lane import Lane
 from cellsched.scheduler.selection import selector
 from cellsched.testing import builders
 from cellsched.weighers import resources
+from cellsched_nova import cells
 from cellsched_nova import claims
 from cellsched_nova import configuration
 from cellsched_nova.decision import Components
@@ -44,6 +49,7 @@ from cellsched_nova import enabled_plugins
 from cellsched_nova import placement
 from cellsched_nova import report_client
 from tests import configuration_fixtures
+from tests import test_cells
 from tests import test_requests
 
 nova_objects.register_all()
@@ -61,12 +67,14 @@ class Hosts:
     readings = 0
     silent_cells = frozenset()
     unread_reason = None
+    any_without_pcpu = False
 
     def __init__(self, table):
         self.table = table
         # Called one after the other, at each search for freed hosts.
         self.freed = []
         self.confirmed = []
+        self.asked = []
 
     def follow(self, context, timeout_s=0.0):
         return False
@@ -89,7 +97,9 @@ class Hosts:
     def reported_nodes(self, instances):
         return {}
 
-    def find_changed(self, context, hosts, rows, with_traits):
+    def find_changed(
+            self, context, hosts, rows, with_traits, with_hardware=False):
+        self.asked.append(with_hardware)
         return set()
 
     def note_full(self, refusals):
@@ -102,7 +112,7 @@ class Hosts:
     def expire(self, providers):
         pass
 
-    def confirm(self, allocations, claimed=True):
+    def confirm(self, allocations, claimed=True, instances=()):
         self.table.confirm(allocations)
         self.confirmed.append(claimed)
 
@@ -620,6 +630,170 @@ class TestPlan(TestCase):
                           extra_specs={'hw:numa_nodes': 'many'})
 
 
+class TestHardware(TestCase):
+    """Requests for NUMA cells and devices on columns."""
+
+    SERVERS = [f'10000000-0000-4000-8000-00000000001{number}'
+               for number in range(6)]
+
+    def setUp(self):
+        super().setUp()
+        topology = cells.parse_topology(test_cells.numa_topology(count=2))
+        pools = cells.parse_pools(test_cells.pci_stats((0, 2), (1, 2)))
+        self.parts = dataclasses.replace(self.parts, hosts=Hosts(
+            builders.table(
+                host=['a', 'b'], nodename=['a', 'b'], numa_topology=topology,
+                device_pools=[pools, ()], available={
+                    'PCPU': 100, 'VCPU': 100})), plugins=self.plugins())
+        self.parts = dataclasses.replace(
+            self.parts, unsupported=requirements.UnsupportedRequirements(
+                self.parts.plugins.reads))
+
+    def plugins(self, own=frozenset()):
+        return enabled_plugins.EnabledPlugins(
+            configuration.ProductOptions(CONF).conf, [
+                numa_topology_filter.NUMATopologyFilter(),
+                pci_passthrough_filter.PciPassthroughFilter()], [], own)
+
+    def pinned(self, vcpus=2, **fields):
+        """Return a request for dedicated CPUs in one cell."""
+        specs = {'hw:cpu_policy': 'dedicated'}
+        flavor = nova_objects.Flavor(
+            vcpus=vcpus, memory_mb=512, extra_specs=specs)
+        image = nova_objects.ImageMeta(
+            properties=nova_objects.ImageMetaProps())
+        made = self.spec(
+            extra_specs=specs, numa_topology=hardware.numa_get_constraints(
+                flavor, image), **fields)
+        made.flavor.vcpus = vcpus
+        return made
+
+    def place(self, spec, count):
+        """Return the hosts of servers of one request."""
+        return [first.service_host for first, *_ in RequestDecision(
+            self.parts, self.context, spec, self.SERVERS[:count], 0).select()]
+
+    def way(self):
+        [*_, (_, _, _, decision)] = self.recorded_calls
+        return decision.way.name, decision.way.reasons
+
+    def test_servers_of_a_request_fill_the_cells_of_hosts(self):
+        self.assertEqual(
+            {'a': 2, 'b': 2}, collections.Counter(
+                self.place(self.pinned(), 4)))
+        self.assertEqual(('columns', []), self.way())
+        # Placement knows no cells, and the hosts have not reported yet.
+        self.assertRaises(
+            nova_exception.NoValidHost, self.place, self.pinned(), 1)
+        self.assertEqual(
+            {'PCPU': 2, 'MEMORY_MB': 512, 'DISK_GB': 1},
+            dict(self.store.claims[0].resources))
+        self.assertEqual({True}, set(self.parts.hosts.asked))
+
+    def test_refusal_names_the_missing_part(self):
+        with self.assertRaises(nova_exception.NoValidHost):
+            self.place(self.pinned(3), 1)
+
+        [(_, _, _, decision)] = self.recorded_calls
+        self.assertIn('3 free dedicated CPUs', decision.reason)
+
+    def test_selection_has_the_limits_of_nova(self):
+        networks = nova_objects.NetworkMetadata(
+            physnets={'red'}, tunneled=False)
+        [[chosen]] = self.select(self.pinned(network_metadata=networks))
+
+        limits = chosen.limits.numa_topology
+        self.assertIsInstance(limits, nova_objects.NUMATopologyLimits)
+        self.assertEqual((4.0, 1.0, {'red'}), (
+            limits.cpu_allocation_ratio, limits.ram_allocation_ratio,
+            limits.network_metadata.physnets))
+
+    def devices(self, count, **fields):
+        return nova_objects.InstancePCIRequests(requests=[
+            nova_objects.InstancePCIRequest(
+                count=count, spec=[{'vendor_id': '8086'}], alias_name='card',
+                request_id=SERVER, numa_policy=None, **fields)])
+
+    def test_servers_take_devices_of_hosts(self):
+        spec = self.pinned(pci_requests=self.devices(2))
+
+        self.assertEqual(['a', 'a'], self.place(spec, 2))
+        self.assertEqual(('columns', []), self.way())
+        self.assertRaises(nova_exception.NoValidHost, self.place, self.spec(
+            pci_requests=self.devices(1)), 1)
+
+    def test_dedicated_cpus_may_be_virtual_cpus_of_a_host(self):
+        self.parts.hosts.any_without_pcpu = True
+
+        self.assertIn('dedicated CPUs, which some hosts offer as VCPU',
+                      self.why(self.pinned()))
+        self.assertEqual([], self.why(self.spec()))
+        CONF.set_override('disable_fallback_pcpu_query', True, 'workarounds')
+        self.addCleanup(CONF.clear_override, 'disable_fallback_pcpu_query',
+                        'workarounds')
+        self.assertEqual([], self.why(self.pinned()))
+
+    def test_first_host_with_virtual_cpus_only_is_found_by_a_refusal(self):
+        hosts = self.parts.hosts
+        hosts.may_fit = lambda context, resources: False
+        hosts.read_whole = lambda *arguments: setattr(
+            hosts, 'any_without_pcpu', True)
+
+        self.assertIn('dedicated CPUs, which some hosts offer as VCPU',
+                      self.why(self.pinned()))
+
+    def why(self, spec):
+        """Return why a request is not decided on columns."""
+        # Nova would read these from its databases first.
+        spec.request_level_params = nova_objects.RequestLevelParams(
+            root_required={os_traits.OWNER_NOVA})
+        with fixtures.MonkeyPatch(
+                'nova.scheduler.request_filter.process_reqspec',
+                lambda context, spec: None):
+            self.assertRaises(
+                nova_exception.NoValidHost, self.select, spec)
+        return self.way()[1]
+
+    def test_servers_of_a_request_use_pages_of_all_sizes(self):
+        # Nova keeps the page size of the first server for the others.
+        pages = [nova_objects.NUMAPagesTopology(
+            size_kb=size, total=total, used=0, reserved=0)
+            for size, total in ((4, 0), (2048, 1024), (1048576, 2))]
+        text = json.dumps(nova_objects.NUMATopology(cells=[
+            nova_objects.NUMACell(
+                id=0, cpuset=set(range(8)), pcpuset=set(), memory=4096,
+                cpu_usage=0, memory_usage=0, siblings=[], pinned_cpus=set(),
+                mempages=pages, socket=0)]).obj_to_primitive())
+        hosts = self.parts.hosts
+        hosts.table.put(
+            hosts.table['uuid'], {'numa_topology': [
+                cells.parse_topology(text), None]})
+        specs = {'hw:mem_page_size': 'large'}
+        flavor = nova_objects.Flavor(
+            vcpus=1, memory_mb=1024, extra_specs=specs)
+
+        def spec():
+            return self.spec(
+                memory_mb=1024, extra_specs=specs,
+                numa_topology=hardware.numa_get_constraints(
+                    flavor, nova_objects.ImageMeta(
+                        properties=nova_objects.ImageMetaProps())))
+
+        self.assertEqual(['a'] * 4, self.place(spec(), 4))
+        self.assertRaises(
+            nova_exception.NoValidHost, self.place, spec(), 1)
+
+    def test_own_filters_of_nova_need_candidates(self):
+        plugins = self.plugins(frozenset({'NUMATopologyFilter'}))
+        self.parts = dataclasses.replace(
+            self.parts, plugins=plugins, unsupported=(
+                requirements.UnsupportedRequirements(plugins.reads)))
+
+        self.assertIn('numa_topology', ' '.join(self.why(self.pinned())))
+        self.assertEqual([], self.why(self.spec(
+            pci_requests=self.devices(1))))
+
+
 class TestFreedCapacity(TestCase):
 
     def read(self, free_mb):
@@ -998,7 +1172,7 @@ class TestChangedHosts(TestCase):
         hosts, disabled = self.parts.hosts, set(names)
         uuids = dict(zip(hosts.table['host'], hosts.table['uuid']))
 
-        def find_changed(context, view, rows, with_traits):
+        def find_changed(context, view, rows, *facts):
             return {row for row in rows if view['host'][row] in disabled}
 
         def refresh(context, since=None, timeout_s=None, whole=False):

@@ -9,13 +9,17 @@ from nova import objects as nova_objects
 from nova.scheduler import filters
 from nova.scheduler.filters import compute_filter
 from nova.scheduler.filters import numa_topology_filter
+from nova.scheduler.filters import pci_passthrough_filter
 from nova.scheduler import weights
 from nova.scheduler.weights import image_props
 from nova.scheduler.weights import metrics as nova_metrics
+from nova.scheduler.weights import pci
 from nova.scheduler.weights import ram
 import numpy as np
 from oslo_serialization import jsonutils
 
+from cellsched.hardware import devices
+from cellsched.hardware import documents
 from cellsched.testing import builders
 from cellsched.weighers import metrics
 from cellsched_nova import configuration
@@ -129,6 +133,55 @@ class TestEnabledPlugins(configuration_fixtures.TestCase):
         self.decide([numa_topology_filter.NUMATopologyFilter()])
 
         self.assertEqual([], self.asked)
+
+    def test_filters_of_hardware_are_the_product_s_unless_kept(self):
+        filters_ = [numa_topology_filter.NUMATopologyFilter(),
+                    pci_passthrough_filter.PciPassthroughFilter()]
+        kept = {'NUMATopologyFilter', 'PciPassthroughFilter'}
+        for own in frozenset(), frozenset(kept):
+            plugins = enabled_plugins.EnabledPlugins(
+                self.conf, filters_, [], own)
+
+            self.assertEqual(sorted(own), sorted(plugins.by_row))
+            self.assertEqual(not own, 'numa_topology' in plugins.reads)
+            self.assertEqual(not own, 'pci_requests' in plugins.reads)
+
+    def test_devices_in_placement_are_checked_by_nova_s_filters(self):
+        asked = nova_objects.InstancePCIRequest(
+            count=1, spec=[{}], alias_name='card', request_id='id')
+        group = nova_objects.RequestGroup(requester_id='id-0')
+        plugins = enabled_plugins.EnabledPlugins(self.conf, [
+            numa_topology_filter.NUMATopologyFilter(),
+            pci_passthrough_filter.PciPassthroughFilter()], [])
+        for groups, by_row in ([], False), ([group], True):
+            spec = nova_objects.RequestSpec(
+                numa_topology=None, requested_resources=groups,
+                pci_requests=nova_objects.InstancePCIRequests(
+                    requests=[asked]))
+
+            decides = plugins.on_candidates(spec, self.states)
+
+            self.assertEqual(
+                [by_row] * 2, [each.by_row for each in decides.filters][:2])
+            self.assertEqual(by_row, plugins.reads_states(spec, {}))
+            self.assertEqual(by_row, decides.hardware(
+                builders.request(pci_requests=documents.written_requests([
+                    devices.DeviceRequest(1, ({},))]))) is None)
+
+    def test_columns_of_hardware_are_read_for_their_plugins(self):
+        def columns(filters_, weighers=()):
+            return enabled_plugins.hardware_columns(
+                nova.conf.CONF, types.SimpleNamespace(
+                    enabled_filters=filters_, weighers=weighers))
+
+        numa = numa_topology_filter.NUMATopologyFilter()
+        self.assertEqual([], columns([compute_filter.ComputeFilter()]))
+        self.assertEqual(['numa_topology', 'pci_stats'], columns([numa]))
+        self.assertEqual(['pci_stats'], columns([], [pci.PCIWeigher()]))
+        nova.conf.CONF.set_override('hardware_filters', 'nova', 'cellsched')
+        self.addCleanup(nova.conf.CONF.clear_override, 'hardware_filters',
+                        'cellsched')
+        self.assertEqual([], columns([numa]))
 
     def reads_states(self, nova_filters=(), nova_weighers=(), **metadata):
         plugins = enabled_plugins.EnabledPlugins(

@@ -13,20 +13,31 @@ from nova import exception as nova_exception
 from nova import objects as nova_objects
 from nova.objects import pci_device_pool
 from nova.pci import stats
+from nova.scheduler.filters import numa_topology_filter
+from nova.scheduler.filters import pci_passthrough_filter
 from nova.virt import hardware
 
 import cellsched
 from cellsched import exception
+from cellsched.filters import numa_topology
+from cellsched.filters import pci_passthrough
 from cellsched.hardware import devices
 from cellsched.hardware import documents
 from cellsched.hardware import fit
 from cellsched.hardware import guest
+from cellsched.testing import builders
+from cellsched_nova import enabled_plugins
+from cellsched_nova import requests
+from tests import test_requests
 
 nova_objects.register_all()
 
 CONF = nova.conf.CONF
 
 SEEDS = 400
+
+#: Hosts of a random cloud.
+HOSTS = 12
 
 #: Values of extra specs and image properties, some of which are invalid.
 EXTRA_SPECS = {
@@ -195,6 +206,43 @@ class Host:
             return None
 
 
+def _spec(case):
+    """Return Nova's request for the server of a case."""
+    flavor, network = case['flavor'], case['network']
+    made = test_requests.spec(
+        flavor['extra_specs'], numa_topology=_constraints(**flavor),
+        network_metadata=nova_objects.NetworkMetadata(
+            physnets=set(network['physnets']), tunneled=network['tunneled']),
+        pci_requests=nova_objects.InstancePCIRequests.obj_from_primitive(
+            documents.written_requests(cases.requests(case))))
+    made.flavor.vcpus, made.flavor.memory_mb = (
+        flavor['vcpus'], flavor['memory_mb'])
+    return made
+
+
+def _hosts(cloud):
+    """Return the hosts of cases, as columns."""
+    ratios = [cases.ratios(each) for each in cloud]
+    return builders.hosts(
+        numa_topology=[cases.host_topology(each) for each in cloud],
+        device_pools=[cases.pools(each) or () for each in cloud],
+        cpu_allocation_ratio=[each.cpu for each in ratios],
+        ram_allocation_ratio=[each.memory for each in ratios])
+
+
+def _states(cloud, hosts):
+    """Return the hosts of cases, as host states of Nova."""
+    states = {}
+    for uuid, case in zip(hosts['uuid'], cloud):
+        made = Host({**case, 'pools': case['pools'] or []})
+        states[uuid] = types.SimpleNamespace(
+            uuid=uuid, numa_topology=made.cells, pci_stats=made.stats,
+            limits={})
+    return enabled_plugins.HostStates(
+        lambda uuids: [states[uuid] for uuid in uuids],
+        {uuid: [{'mappings': {}}] for uuid in states})
+
+
 class FitTest(unittest.TestCase):
 
     def setUp(self):
@@ -240,6 +288,40 @@ class FitTest(unittest.TestCase):
                 pools, demand.devices, cases.mappings(case),
                 [each.host_cell for each in placement], topology))
         return True
+
+    def test_filters_on_columns_and_of_nova_keep_the_same_hosts(self):
+        kept = 0
+        for seed in range(0, 3 * SEEDS, HOSTS):
+            cloud = [generated.case(seed + number) for number in range(HOSTS)]
+            # The server of one case on the hosts of all.
+            with self.subTest(seed=seed):
+                kept += self.compare_filters(cloud[0], cloud)
+        self.assertGreater(kept, SEEDS // 10)
+
+    def compare_filters(self, asked, cloud):
+        """Compare the filters; return the number of hosts that pass."""
+        demand = cases.demand(asked)
+        spec, hosts = _spec(asked), _hosts(cloud)
+        request = requests.read(spec, [test_requests.SERVER])
+        states = _states(cloud, hosts)
+        fits = [fit.fit(
+            cases.host_topology(each), demand, cases.ratios(each),
+            cases.pools(each) or ()) is not None for each in cloud]
+        kept = builders.plugin(numa_topology.NUMATopologyFilter).keep(
+            hosts, request)
+        self.assertEqual(fits, kept.tolist())
+        if not _is_misjudged(demand):
+            self.assertEqual(fits, enabled_plugins.NovaFilter(
+                numa_topology_filter.NUMATopologyFilter(), spec,
+                states).keep(hosts, request).tolist())
+        if demand.devices:
+            self.assertEqual(
+                enabled_plugins.NovaFilter(
+                    pci_passthrough_filter.PciPassthroughFilter(), spec,
+                    _states(cloud, hosts)).keep(hosts, request).tolist(),
+                builders.plugin(pci_passthrough.PciPassthroughFilter).keep(
+                    hosts, request).tolist())
+        return sum(fits)
 
     def test_random_devices_without_topology(self):
         for seed in range(SEEDS):

@@ -52,16 +52,17 @@ class TestWholeHosts(TestCase):
 
     def test_host_serves_all_resources(self):
         offered = offers.WholeHosts(
-            {'VCPU': 2}, None, self.states, self.hosts)
+            {'VCPU': 2}, None, self.states, None, self.hosts)
 
-        self.assertIsNone(offered.allocate(1))
+        self.assertFalse(offered.is_parted)
         self.assertEqual(
             {'allocations': {self.uuids[1]: {'resources': {'VCPU': 2}}},
              'mappings': {'': [self.uuids[1]]}}, self.written(offered, 1))
 
     def test_selected_host_is_counted_in_its_state(self):
         known = self.states.known[self.uuids[0]] = state([])
-        offered = offers.WholeHosts({}, 'spec', self.states, self.hosts)
+        offered = offers.WholeHosts(
+            {}, 'spec', self.states, None, self.hosts)
 
         offered.taken(0, None)
         offered.taken(1, None)
@@ -78,7 +79,7 @@ class TestAllocationCandidates(TestCase):
         self.offered = offers.AllocationCandidates(
             {self.uuids[0]: [self.request], CHILD: [self.request]},
             types.SimpleNamespace(requested_resources=[self.group]),
-            self.states, self.hosts)
+            self.states, None, self.hosts)
 
     def on(self, host, child=CHILD):
         return {'allocations': {

@@ -57,6 +57,21 @@ class TestRead(unittest.TestCase):
 
         self.assertEqual([SERVER, SECOND], request.instance_group.members)
 
+    def test_remote_managed_port_requires_the_trait_of_its_hosts(self):
+        networks = nova_objects.NetworkRequestList(objects=[
+            nova_objects.NetworkRequest(port_id=SERVER)])
+        for managed, traits in ('False', []), (
+                'True', ['COMPUTE_REMOTE_MANAGED_PORTS']):
+            requested = nova_objects.InstancePCIRequests(requests=[
+                nova_objects.InstancePCIRequest(count=1, spec=[
+                    {'remote_managed': managed}])])
+            request = requests.read(spec(
+                requested_networks=networks, pci_requests=requested), [SERVER])
+
+            params = request.get('request_level_params') or {}
+            self.assertEqual(traits, params.get(
+                'nova_object.data', {}).get('root_required', []))
+
 
 class TestBeyondColumns(unittest.TestCase):
 
@@ -78,22 +93,25 @@ class TestBeyondColumns(unittest.TestCase):
         self.assertIn('groups of the flavor',
                       self.why(spec({'resources1:VGPU': '1'})))
 
-    def test_request_with_pci_devices_is_beyond_columns(self):
+    def test_request_with_unread_devices_is_beyond_columns(self):
         requested = nova_objects.InstancePCIRequests(requests=[
             nova_objects.InstancePCIRequest(count=1, spec=[])])
 
-        self.assertIn('PCI devices', self.why(spec(pci_requests=requested)))
+        [why] = self.why(spec(pci_requests=requested))
+
+        self.assertIn('pci_requests', why)
 
     def test_request_with_an_empty_list_of_devices_is_plain(self):
         requested = nova_objects.InstancePCIRequests(requests=[])
 
         self.assertEqual([], self.why(spec(pci_requests=requested)))
 
-    def test_request_with_a_numa_topology_is_beyond_columns(self):
+    def test_request_with_an_unread_numa_topology_is_beyond_columns(self):
         topology = nova_objects.InstanceNUMATopology(cells=[])
 
-        self.assertIn('a NUMA topology',
-                      self.why(spec(numa_topology=topology)))
+        [why] = self.why(spec(numa_topology=topology))
+
+        self.assertIn('numa_topology', why)
 
     def test_class_of_child_or_sharing_providers_is_beyond_columns(self):
         self.assertIn('DISK_GB of child or sharing providers',

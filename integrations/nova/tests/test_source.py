@@ -24,9 +24,12 @@ import sqlalchemy as sa
 from sqlalchemy import orm
 
 from cellsched import exception
+from cellsched.hardware import units
+from cellsched.hosts import hardware
 from cellsched_nova import placement
 from cellsched_nova import source
 from tests import configuration_fixtures
+from tests import test_cells
 from tests import test_placement
 
 nova_objects.register_all()
@@ -34,6 +37,7 @@ nova_objects.register_all()
 CONF = nova.conf.CONF
 
 HOST = test_placement.HOST
+SERVER = '40000000-0000-4000-8000-000000000000'
 CELL = '30000000-0000-4000-8000-000000000000'
 
 LONG_AGO = datetime.datetime(2026, 1, 1)
@@ -47,7 +51,8 @@ def cell(connection):
     """Create the database of a cell with one host; return the cell."""
     engine = sa.create_engine(connection)
     tables = [each.__table__ for each in (
-        models.ComputeNode, models.Instance, models.Service)]
+        models.ComputeNode, models.Instance, models.Migration,
+        models.Service)]
     models.BASE.metadata.create_all(engine, tables)
     with orm.Session(engine) as session:
         session.add(models.Service(
@@ -225,6 +230,145 @@ class TestChangedHosts(HostsTestCase):
         [[found]] = self.view().values_at(0, 'aggregates')
         self.assertEqual({'filter_tenant_id': 'p'}, dict(found.metadata))
         self.assertEqual(readings, self.hosts.readings)
+
+
+class TestHardware(HostsTestCase):
+    """NUMA cells and devices of hosts, and selections that they lack."""
+
+    def engine(self):
+        with nova_context.target_cell(
+                nova_context.get_admin_context(), self.cell) as context:
+            return context.db_connection.writer.get_engine()
+
+    def write(self, statement):
+        with self.engine().begin() as connection:
+            connection.execute(statement)
+
+    def report(self, **values):
+        """Write the row of the compute node as its compute does."""
+        self.time.advance_time_seconds(10)
+        self.write(sa.update(models.ComputeNode).values(
+            updated_at=timeutils.utcnow(), **values))
+
+    def select(self, claimed=True):
+        """Select the host for a server with the CPUs 2 and 3."""
+        hosts = self.view()
+        taken = {units.cpu(2): 1, units.cpu(3): 1, units.memory(0): 512}
+        hosts.take(0, {**CHOSEN, **taken})
+        allocations = self.hosts.table.reserve(hosts)
+        self.hosts.confirm(allocations, claimed, [SERVER] if claimed else ())
+
+    def free_cpus(self):
+        """Return the free dedicated CPUs of the host."""
+        [cell] = hardware.on_host(self.view(), 0).topology.cells
+        return len(cell.free_pcpus), cell.memory_usage
+
+    def put_instance(self, **values):
+        self.write(sa.delete(models.Instance))
+        self.write(sa.insert(models.Instance).values(
+            uuid=SERVER, **{'deleted': 0, **values}))
+
+    def test_report_fills_cells_and_devices(self):
+        self.report(numa_topology=test_cells.numa_topology(),
+                    pci_stats=test_cells.pci_stats((0, 2)))
+        self.refresh()
+
+        found = hardware.on_host(self.view(), 0)
+        self.assertEqual(2, len(found.topology.cells[0].free_pcpus))
+        self.assertEqual([2], [each.count for each in found.pools])
+        self.report(numa_topology=test_cells.numa_topology([2]))
+        self.refresh()
+        self.assertEqual((1, 0), self.free_cpus())
+
+    def test_columns_without_a_reader_are_not_read(self):
+        statements = []
+        self.hosts = source.NovaHosts(
+            self.manager, self.placement, CONF, hardware=())
+        sa.event.listen(
+            self.engine(), 'before_cursor_execute',
+            lambda connection, cursor, statement, *rest: statements.append(
+                statement))
+        self.refresh()
+
+        self.assertIn('compute_nodes', ' '.join(statements))
+        for name in 'numa_topology', 'pci_stats':
+            self.assertNotIn(name, ' '.join(statements))
+
+    def test_selection_counts_until_the_compute_has_claimed(self):
+        self.report(numa_topology=test_cells.numa_topology())
+        self.refresh()
+        self.select()
+        self.refresh()
+        self.assertEqual((0, 512), self.free_cpus())
+
+        # The compute sets the host of the server before it writes its row.
+        place = {'host': 'host1', 'node': 'host1', 'vm_state': 'building'}
+        self.put_instance(task_state=None, **place)
+        self.refresh()
+        self.assertEqual((0, 512), self.free_cpus())
+
+        self.put_instance(task_state='networking', **place)
+        self.report(numa_topology=test_cells.numa_topology([2, 3]))
+        self.refresh()
+        self.assertEqual((0, 0), self.free_cpus())
+
+    def test_deleted_server_does_not_count(self):
+        self.report(numa_topology=test_cells.numa_topology())
+        self.refresh()
+        self.select()
+        self.put_instance(deleted=1, vm_state='deleted')
+        self.refresh()
+
+        self.assertEqual((2, 0), self.free_cpus())
+
+    def test_move_counts_until_the_destination_has_claimed(self):
+        self.report(numa_topology=test_cells.numa_topology())
+        self.refresh()
+        self.select()
+        self.put_instance(host='host0', node='host0', vm_state='active',
+                          task_state='resize_prep')
+        for status, found in (('pre-migrating', (0, 512)),
+                              ('migrating', (2, 0))):
+            self.write(sa.delete(models.Migration))
+            self.write(sa.insert(models.Migration).values(
+                instance_uuid=SERVER, dest_compute='host1',
+                dest_node='host1', status=status, deleted=0))
+            self.refresh()
+
+            self.assertEqual(found, self.free_cpus())
+
+    def test_selection_without_a_server_counts_for_a_minute(self):
+        self.report(numa_topology=test_cells.numa_topology())
+        self.refresh()
+        self.select()
+        for later_s, found in (50, (0, 512)), (20, (2, 0)):
+            self.time.advance_time_seconds(later_s)
+            self.refresh()
+
+            self.assertEqual(found, self.free_cpus())
+
+    def test_changed_report_is_found_for_requests_with_hardware(self):
+        self.report(numa_topology=test_cells.numa_topology())
+        self.refresh()
+        self.report(numa_topology=test_cells.numa_topology([2]))
+
+        for with_hardware, found in (False, set()), (True, {0}):
+            self.assertEqual(found, self.hosts.find_changed(
+                nova_context.get_admin_context(), self.view(), [0], False,
+                with_hardware))
+        self.refresh()
+        self.assertEqual(set(), self.hosts.find_changed(
+            nova_context.get_admin_context(), self.view(), [0], False, True))
+
+    def test_hosts_with_dedicated_cpus_without_pcpu_are_known(self):
+        self.assertFalse(self.hosts.any_without_pcpu)
+        self.report(numa_topology=test_cells.numa_topology())
+        self.refresh()
+        self.assertTrue(self.hosts.any_without_pcpu)
+
+        self.placement.put(HOST, 2, total=4, resource='PCPU')
+        self.hosts.refresh(nova_context.get_admin_context(), whole=True)
+        self.assertFalse(self.hosts.any_without_pcpu)
 
 
 class TestSilentPlacement(HostsTestCase):

@@ -44,6 +44,7 @@ from cellsched_nova import decision
 from cellsched_nova.decision import Components
 from cellsched_nova.decision import RequestDecision
 from cellsched_nova import deployment
+from cellsched_nova import enabled_plugins
 from cellsched_nova import filters
 from cellsched_nova import records
 from cellsched_nova.shadow import comparison
@@ -572,7 +573,9 @@ def make_shadow(
     manager = host_manager.HostManager()
     configuration.check_cells(conf, manager.cells.values())
     client = report.report_client_singleton()
-    hosts = source.NovaHosts(manager, client, conf)
+    hosts = source.NovaHosts(
+        manager, client, conf,
+        hardware=enabled_plugins.hardware_columns(conf, manager))
     parts = decision.make_components(
         own, random.Random(), hosts, manager, client,
         claims.make(client, 0.0, hosts.places), conf)
