@@ -37,12 +37,16 @@ PEERS = pathlib.Path(peers.__file__).parent
 PROGRAMS = RUNNER.with_name('programs.py')
 
 #: Tests of Nova of some seconds each: a plain request on columns, groups, a
-#: move, and a request on allocation candidates.
+#: move, a request on allocation candidates, dedicated CPUs and a device.
 TESTS = (
     'test_json_filter',
     'test_server_group.ServerGroupTestV264.test_boot_servers_with_affinity',
     'test_cold_migrate.ColdMigrationAllowSameHost',
     'libvirt.test_vgpu.VGPUTests.test_create_servers_with_vgpu',
+    'libvirt.test_numa_servers.NUMAServersTest.'
+    'test_create_server_with_pcpu',
+    'libvirt.test_pci_sriov_servers.SRIOVServersTest.'
+    'test_create_server_with_VF',
 )
 
 

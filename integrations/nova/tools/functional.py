@@ -57,6 +57,8 @@ SUBSET = '''
     test_server_group.ServerGroupTestV21.test_boot_servers_with_affinity
     test_server_group.ServerGroupTestV21.test_evacuate_with_anti_affinity
     test_server_group.ServerGroupTestV264.test_boot_servers_with_affinity
+    libvirt.test_numa_servers.NUMAServersTest.test_create_server_with_pcpu
+    libvirt.test_pci_sriov_servers.SRIOVServersTest.test_create_server_with_VF
 '''.split()
 
 #: Number of tests in one process; its start takes seconds.

@@ -17,6 +17,7 @@ from nova import monkey_patch
 
 monkey_patch.patch()
 
+from nova import objects as nova_objects  # noqa: E402
 from oslo_config import cfg  # noqa: E402
 
 #: Number of last characters of a traceback in the results.
@@ -82,6 +83,54 @@ def install_scheduler():
     cfg.set_defaults(options.OPTS, decision_retention=0)
     options.register_opts(manager.CONF)
     manager.install_manager()
+    show_hosts_to_mocks()
+
+
+def show_hosts_to_mocks():
+    """Show the hosts that columns decide on to the mocks of Nova's tests.
+
+    Tests replace ``host_passes`` of Nova's filters of hardware, to check
+    which hosts Nova asks about. The filters on columns decide as before.
+    """
+    # See install_scheduler.
+    from cellsched.filters import numa_topology
+    from cellsched.filters import pci_passthrough
+    from nova.scheduler.filters import numa_topology_filter
+    from nova.scheduler.filters import pci_passthrough_filter
+
+    for ours, novas in (
+            (numa_topology.NUMATopologyFilter,
+             numa_topology_filter.NUMATopologyFilter),
+            (pci_passthrough.PciPassthroughFilter,
+             pci_passthrough_filter.PciPassthroughFilter)):
+        ours.keep = _shown(ours.applies, ours.keep, novas)
+        # Nova asks about each request, and about the hosts that remain.
+        ours.applies = _always
+        ours.by_row = True
+
+
+def _always(plugin, request):
+    return True
+
+
+def _shown(applies, keep, novas):
+    """Return the method of a filter that also calls Nova's mock."""
+    # See install_scheduler.
+    from cellsched.hosts import state
+
+    def shown(plugin, hosts, request):
+        replaced = vars(novas)['host_passes']
+        if hasattr(replaced, 'call_count'):
+            spec = nova_objects.RequestSpec.obj_from_primitive(
+                request.obj_to_primitive())
+            effect, replaced.side_effect = replaced.side_effect, None
+            for place in range(len(hosts)):
+                replaced(state.HostState(hosts, place), spec)
+            replaced.side_effect = effect
+        return keep(plugin, hosts, request) if applies(
+            plugin, request) else None
+
+    return shown
 
 
 def tests_in(suite):
