@@ -163,9 +163,13 @@ def request_document(parameters):
 
     :param parameters: fields of the flavor, ``image`` with properties,
         ``availability_zone``, ``hints``, ``group`` with a policy and the
-        number of ``members``, and ``devices``, a number of PCI devices
+        number of ``members``, and ``devices`` or ``ports``, a number of PCI
+        devices or SR-IOV ports
     """
     fields = dict(parameters)
+    devices = [make(fields.pop(name)) for name, make in (
+        ('devices', hardware_shapes.request),
+        ('ports', hardware_shapes.ports)) if name in fields]
     group = fields.pop('group', None)
     if group is not None:
         step = 997
@@ -175,9 +179,9 @@ def request_document(parameters):
                  'hosts': [f'host{number * step}'
                            for number in range(group['members'])],
                  'rules': {}}
-    image, count = fields.pop('image', None), fields.pop('devices', 0)
+    image = fields.pop('image', None)
     return {
-        **({'pci_requests': hardware_shapes.request(count)} if count else {}),
+        **({'pci_requests': devices[0]} if devices else {}),
         'project_id': 'project', 'user_id': 'user',
         'image': None if image is None else {
             'id': str(uuid.UUID(int=2)), 'properties': image},

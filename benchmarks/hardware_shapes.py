@@ -5,7 +5,8 @@ from cellsched.hardware import devices
 from cellsched.hardware import documents
 from cellsched.hardware import host
 
-DEVICE = {'vendor_id': '10de', 'product_id': '20b5', 'dev_type': 'type-PCI'}
+DEVICE = {'vendor_id': '8086', 'product_id': '154c', 'dev_type': 'type-VF',
+          'physical_network': 'data', 'remote_managed': 'false'}
 
 #: Devices of one pool.
 DEVICES = 4
@@ -22,7 +23,8 @@ def topology(number):
             siblings=tuple(frozenset([2 * core, 2 * core + 1])
                            for core in range(cores * cell,
                                              cores * (cell + 1))),
-            pages=(host.Pages(4, 2 ** 24), host.Pages(2048, 8192)),
+            pages=(host.Pages(4, 2 ** 24), host.Pages(2048, 8192),
+                   host.Pages(2 ** 20, 32)),
             socket=cell * 2 // cells) for cell in range(cells)))
 
 
@@ -49,4 +51,10 @@ def pools(shape, random=None):
 def request(count):
     """Return the document of a request for devices."""
     return documents.written_requests([devices.DeviceRequest(
-        count, ({'vendor_id': '10de', 'product_id': '20b5'},), 'gpu')])
+        count, ({'vendor_id': '8086', 'product_id': '154c'},), 'card')])
+
+
+def ports(count):
+    """Return the document of the requests of SR-IOV ports."""
+    return documents.written_requests([devices.DeviceRequest(1, ({
+        'physical_network': 'data', 'remote_managed': 'False'},))] * count)

@@ -2,12 +2,15 @@
 """``select_destinations`` by the manager in Nova's place and by Nova's own.
 
 Parameters: ``hosts``, ``cells``, ``instances`` of each request, ``turns``, and
-``nova``, the number of Nova's samples in each turn. The manager of this
-project makes ``repeat`` samples in all turns together. Both managers are
-processes over the same databases and the same Placement; see
+``nova``, the number of Nova's samples in each turn. With ``shapes``, the
+number of kinds of hosts with NUMA cells and PCI devices, the requests are for
+dedicated CPUs and pages of 1 GB on two cells, and for two SR-IOV ports. The
+manager of this project makes ``repeat`` samples in all turns together. Both
+managers are processes over the same databases and the same Placement; see
 ``peers/novas_place.py``. While one manager is timed, the other is suspended.
 
-``ours`` and ``nova`` are the times of complete requests. The figures of each
+``ours`` and ``nova`` are the times of complete requests, and ``decision`` is
+the part of ``ours`` that selects and reserves a host. The figures of each
 manager are the share of this time in which Placement answered, the number of
 requests to Placement, the number of other requests to Placement for each
 request, the memory of the process at the end, and the time from the start of
@@ -35,6 +38,8 @@ def run(parameters, repeat):
     results = ask(parameters, repeat)
     samples = {name: [each['whole'] for each in results[name]['samples']]
                for name in MANAGERS}
+    samples['decision'] = [
+        each['decision'] for each in results['ours']['samples']]
     medians = {name: statistics.median(times)
                for name, times in samples.items()}
     figures = {'nova over ours': medians['nova'] / medians['ours']}
@@ -68,6 +73,7 @@ def ask(parameters, repeat):
         [peers.make(), script, '--hosts', str(parameters['hosts']),
          '--cells', str(parameters['cells']),
          '--instances', str(parameters['instances']),
+         '--shapes', str(parameters.get('shapes', 0)),
          '--turns', str(parameters['turns']),
          '--nova', str(parameters['nova']), '--ours', str(repeat)],
         env={**os.environ,

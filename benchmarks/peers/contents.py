@@ -5,16 +5,18 @@ A host has a service and a compute node in the database of its cell, a mapping
 in the API database, and a provider in Placement, which can have child
 providers. The hosts differ in size and run no servers yet.
 
-Three simplifications are an advantage for Nova. The hosts have no NUMA
-topology and no PCI devices. Their providers have only the two traits that Nova
-requests, where real ones have dozens. The usage of a host belongs to one
+Three simplifications are an advantage for Nova. By default, the hosts have no
+NUMA topology and no PCI devices. Their providers have only the two traits that
+Nova requests, where real ones have dozens. The usage of a host belongs to one
 consumer, where real hosts have one for each server.
 """
 
 import datetime
 import itertools
 import json
+import pathlib
 import random
+import sys
 import uuid
 
 from nova import context
@@ -32,7 +34,7 @@ TRAITS = (os_traits.COMPUTE_NODE, os_traits.OWNER_NOVA)
 #: Resource class, field of a host, reserved amount, allocation ratio.
 INVENTORIES = (
     ('VCPU', 'vcpus', 0, 4.0), ('MEMORY_MB', 'memory_mb', 512, 1.0),
-    ('DISK_GB', 'local_gb', 0, 1.0))
+    ('DISK_GB', 'local_gb', 0, 1.0), ('PCPU', 'pcpus', 0, 1.0))
 
 CPU_INFO = json.dumps({
     'arch': 'x86_64', 'vendor': 'Intel', 'model': 'Cascadelake-Server',
@@ -45,8 +47,12 @@ STATS = json.dumps({
     'num_instances': '0', 'io_workload': '0', 'failed_builds': '0'})
 
 
-def make_hosts(count, cells, seed=0):
-    """Return a list of hosts for each cell."""
+def make_hosts(count, cells, seed=0, shapes=0):
+    """Return a list of hosts for each cell.
+
+    :param shapes: the number of kinds of hosts with NUMA cells and devices,
+        which are half used; they need this project in ``PYTHONPATH``
+    """
     random_source = random.Random(seed)
     made = [[] for _ in range(cells)]
     for number in range(count):
@@ -60,7 +66,39 @@ def make_hosts(count, cells, seed=0):
             'local_gb': vcpus * random_source.choice([25, 50, 100]),
             'used': {name: 0 for name, *_ in INVENTORIES}, 'children': [],
         })
+    if shapes:
+        add_hardware([host for members in made for host in members], shapes)
     return made
+
+
+def add_hardware(hosts, shapes):
+    """Add NUMA cells and PCI devices, half of which are used."""
+    sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent))
+    from cellsched.hardware import documents
+    import hardware_shapes
+    import numpy as np
+
+    source = np.random.default_rng(0)
+    for host in hosts:
+        shape = hardware_shapes.topology(int(source.integers(0, shapes)))
+        used = hardware_shapes.half_used(shape, source)
+        host['numa_topology'] = json.dumps(documents.written_host(used))
+        host['pci_stats'] = json.dumps(documents.written_pools(
+            hardware_shapes.pools(shape, source)))
+        host['pcpus'] = sum(len(cell.pcpus) for cell in shape.cells)
+        host['memory_mb'] = 512 + sum(
+            cell.memory_mb for cell in shape.cells)
+        host['used'].update(
+            PCPU=sum(len(cell.pinned) for cell in used.cells),
+            MEMORY_MB=sum(cell.memory_usage for cell in used.cells))
+
+
+def port_requests(count):
+    """Return the requests of SR-IOV ports; see :func:`add_hardware`."""
+    import hardware_shapes
+
+    return objects.InstancePCIRequests.obj_from_primitive(
+        hardware_shapes.ports(count))
 
 
 def map_cells(api_url, cell0_url, urls, hosts):
@@ -111,6 +149,8 @@ def write_cell(url, hosts):
             'host_ip': servers.ADDRESS, 'metrics': '[]', 'stats': STATS,
             'cpu_allocation_ratio': 4.0, 'ram_allocation_ratio': 1.0,
             'disk_allocation_ratio': 1.0, 'mapped': 1,
+            'numa_topology': host.get('numa_topology'),
+            'pci_stats': host.get('pci_stats'),
         } for host in hosts],
     })
 
@@ -165,7 +205,8 @@ def make_providers(hosts):
             'uuid': host['uuid'], 'name': host['host'], 'traits': TRAITS,
             'used': host['used'],
             'inventories': [(name, host[field], reserved, ratio)
-                            for name, field, reserved, ratio in INVENTORIES]}
+                            for name, field, reserved, ratio in INVENTORIES
+                            if field in host]}
         for child in host['children']:
             yield next(ids), root, {
                 **child, 'inventories': [

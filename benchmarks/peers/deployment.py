@@ -40,6 +40,16 @@ endpoint = {placement}
 max_placement_results = {results}
 """
 
+#: Nova's default filters, and those of NUMA cells and devices.
+_HARDWARE = """\
+[filter_scheduler]
+enabled_filters = ComputeFilter, ComputeCapabilitiesFilter, \
+ImagePropertiesFilter, ServerGroupAntiAffinityFilter, \
+ServerGroupAffinityFilter, NUMATopologyFilter, PciPassthroughFilter
+[workarounds]
+disable_fallback_pcpu_query = True
+"""
+
 
 @dataclasses.dataclass(frozen=True)
 class Deployment:
@@ -54,12 +64,14 @@ class Deployment:
 
 
 @contextlib.contextmanager
-def deployed(hosts, results=1000, own=None, **placement):
+def deployed(
+        hosts, results=1000, own=None, with_hardware=False, **placement):
     """Run a deployment, and configure this process as its scheduler.
 
     :param hosts: a list of hosts for each cell
     :param results: the largest number of candidates in Nova's query
     :param own: custom ``resource_classes`` and ``traits`` of the hosts
+    :param with_hardware: whether filters check NUMA cells and devices
     :param placement: further arguments of :func:`servers.placement`
     :returns: a :class:`Deployment`
     """
@@ -68,16 +80,18 @@ def deployed(hosts, results=1000, own=None, **placement):
             for name in names:
                 server.create(kind, name)
         conf = directory / 'nova.conf'
-        configure(conf, postgres, server, results)
+        configure(conf, postgres, server, results,
+                  _HARDWARE if with_hardware else '')
         fill(postgres, hosts)
         yield Deployment(conf, postgres, server)
 
 
-def configure(conf, postgres, placement, results):
+def configure(conf, postgres, placement, results, more=''):
     """Write Nova's configuration, and read it."""
     conf.write_text(CONFIGURATION.format(
         directory=conf.parent, main=postgres.create('cell0'),
-        api=postgres.create('api'), placement=placement.url, results=results))
+        api=postgres.create('api'), placement=placement.url,
+        results=results) + more)
     read(conf)
 
 

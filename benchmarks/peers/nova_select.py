@@ -28,11 +28,17 @@ from nova import context
 from nova import exception
 from nova import objects
 from nova import version
+from nova.virt import hardware
 import oslo_messaging
 
 import contents
 import deployment
 import managers
+
+#: Fields of a flavor with two NUMA cells and pages of 1 GB.
+TELECOM = {'vcpus': 6, 'memory_mb': 8192, 'extra_specs': {
+    'hw:cpu_policy': 'dedicated', 'hw:numa_nodes': '2',
+    'hw:mem_page_size': '1GB'}}
 
 
 def main(argv=None):
@@ -141,20 +147,22 @@ def read(manager, hosts):
 
 
 def make_request(ctxt, uuids, flavor):
+    ports, flavor = flavor.get('extra_specs'), objects.Flavor(**{
+        'id': 1, 'flavorid': 'medium', 'name': 'medium', 'vcpus': 2,
+        'memory_mb': 4096, 'root_gb': 20, 'ephemeral_gb': 0, 'swap': 0,
+        'rxtx_factor': 1.0, 'is_public': True, 'disabled': False,
+        'extra_specs': {}, **flavor})
     return objects.RequestSpec(
-        ctxt, project_id='project', user_id='user',
-        flavor=objects.Flavor(**{
-            'id': 1, 'flavorid': 'medium', 'name': 'medium', 'vcpus': 2,
-            'memory_mb': 4096, 'root_gb': 20, 'ephemeral_gb': 0, 'swap': 0,
-            'rxtx_factor': 1.0, 'is_public': True, 'disabled': False,
-            'extra_specs': {}, **flavor}),
+        ctxt, project_id='project', user_id='user', flavor=flavor,
         image=objects.ImageMeta.from_dict({
             'id': str(uuid.uuid4()),
             'properties': {'hw_architecture': 'x86_64'}}),
         availability_zone=None, scheduler_hints={}, instance_group=None,
         instance_uuid=uuids[0], num_instances=len(uuids), ignore_hosts=None,
         force_hosts=None, force_nodes=None, requested_destination=None,
-        retry=None, numa_topology=None, pci_requests=None,
+        retry=None, numa_topology=hardware.numa_get_constraints(
+            flavor, objects.ImageMeta.from_dict({})),
+        pci_requests=contents.port_requests(2) if ports else None,
         limits=objects.SchedulerLimits(),
         security_groups=objects.SecurityGroupList(objects=[]),
         requested_networks=objects.NetworkRequestList(objects=[]),

@@ -43,6 +43,7 @@ def main(argv=None):
     for name, default, meaning in (
             ('hosts', 10000, 'hosts'), ('cells', 80, 'cells'),
             ('instances', 1, 'servers in a request'),
+            ('shapes', 0, 'kinds of hosts with NUMA cells'),
             ('turns', 4, 'turns of each'),
             ('nova', 5, "samples of Nova's in a turn"),
             ('ours', 400, 'samples of ours in all turns')):
@@ -51,20 +52,21 @@ def main(argv=None):
             help=f'{meaning} (default {default})')
     args = parser.parse_args(argv)
     for name, value in vars(args).items():
-        if value < 1:
+        if value < (name != 'shapes'):
             parser.error(f'--{name}: expected a number above 0')
     return nova_select.print_result(run, args)
 
 
 def run(args):
     """Return the samples, start and memory of each manager."""
-    hosts = contents.make_hosts(args.hosts, args.cells)
+    hosts = contents.make_hosts(args.hosts, args.cells, shapes=args.shapes)
     counts = {'nova': [args.nova] * args.turns,
               'ours': [args.ours // args.turns
                        + (turn < args.ours % args.turns)
                        for turn in range(args.turns)]}
     with contextlib.ExitStack() as stack:
-        deployed = stack.enter_context(deployment.deployed(hosts))
+        deployed = stack.enter_context(deployment.deployed(
+            hosts, with_hardware=bool(args.shapes)))
         # They start and take turns in this order.
         started = {name: stack.enter_context(
             Manager(name, deployed.conf, args)) for name in managers.NAMES}
@@ -85,7 +87,8 @@ class Manager(contextlib.AbstractContextManager):
         self._process = subprocess.Popen(
             [sys.executable, HERE / 'novas_place_manager.py', name, file,
              '--hosts', str(args.hosts), '--cells', str(args.cells),
-             '--instances', str(args.instances)],
+             '--instances', str(args.instances),
+             '--shapes', str(args.shapes)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         try:
             self._receive()

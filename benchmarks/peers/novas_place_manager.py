@@ -6,7 +6,8 @@ reports that the first request was answered. Then each input line is a number,
 and the answer is a list of this number of samples. A sample has the seconds of
 the ``whole`` request and of ``placement``, which are the HTTP requests that it
 waits for. It also has the number of these ``requests``, and the number of HTTP
-requests of other threads since the last sample, ``beside``.
+requests of other threads since the last sample, ``beside``. For this project,
+``decision`` is the seconds of the decision on columns alone.
 """
 
 import native  # noqa: F401
@@ -30,7 +31,7 @@ def main():
         description='Measure requests to a manager; the input has numbers.')
     parser.add_argument('name', choices=managers.NAMES)
     parser.add_argument('file', type=pathlib.Path)
-    for name in 'hosts', 'cells', 'instances':
+    for name in 'hosts', 'cells', 'instances', 'shapes':
         parser.add_argument(f'--{name}', type=int, required=True)
     return nova_select.print_result(run, parser.parse_args())
 
@@ -38,23 +39,44 @@ def main():
 def run(args):
     """Answer until the end of the input; return the number of samples."""
     deployment.read(args.file)
+    decisions = time_decisions() if args.name == 'ours' else []
     manager = managers.start(
-        args.name, contents.make_hosts(args.hosts, args.cells))
+        args.name, contents.make_hosts(
+            args.hosts, args.cells, shapes=args.shapes))
+    request = nova_select.TELECOM if args.shapes else {}
     calls = PlacementCalls(manager.placement_client)
-    nova_select.select(manager, args.instances)
+    nova_select.select(manager, args.instances, **request)
     send([])
     count = 0
     for line in sys.stdin:
-        send([sample(manager, calls, args.instances)
+        send([sample(manager, calls, args.instances, request, decisions)
              for _ in range(int(line))])
         count += int(line)
     return count
 
 
-def sample(manager, calls, instances):
+def sample(manager, calls, instances, request, decisions):
+    decisions.clear()
     with calls.counted() as counted:
-        whole, _ = nova_select.select(manager, instances)
-    return {'whole': whole, **counted}
+        whole, _ = nova_select.select(manager, instances, **request)
+    return {'whole': whole, 'decision': sum(decisions), **counted}
+
+
+def time_decisions():
+    """Return a list that gets the seconds of each decision on columns."""
+    from cellsched_nova import decision
+
+    advance, seconds = decision.RequestDecision.advance, []
+
+    def timed(self):
+        began_at = time.perf_counter()
+        try:
+            return advance(self)
+        finally:
+            seconds.append(time.perf_counter() - began_at)
+
+    decision.RequestDecision.advance = timed
+    return seconds
 
 
 def send(what):
