@@ -231,9 +231,9 @@ def counts(pools: Iterable[Pool]) -> collections.Counter[Any]:
     return found
 
 
-def _canonical(name: str) -> str:
+def _canonical(name: Any) -> str:
     """Return the name of a class or trait, without its prefix."""
-    return re.sub('[^A-Z0-9_]', '_', name.strip().upper()).removeprefix(
+    return re.sub('[^A-Z0-9_]', '_', str(name).strip().upper()).removeprefix(
         'CUSTOM_')
 
 

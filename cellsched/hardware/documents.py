@@ -53,6 +53,9 @@ def _reading(name: str) -> Iterator[None]:
             expected="a document of Nova's form") from exc
 
 
+#: The most devices of a pool; columns count them in 32 bits.
+_DEVICES_MAX = 2 ** 31 - 1
+
 #: Fields of requests, and not of hosts.
 _OF_REQUESTS = frozenset({
     'numa_topology', 'pci_requests', 'network_metadata'})
@@ -263,13 +266,20 @@ def device_pools(document: Any) -> Pools:
         if isinstance(listed, Mapping):
             listed = (_fields(listed).get('objects') or ()
                       if _DATA in listed else [listed])
-        return devices.pools(map(_pool, listed))
+        found = devices.pools(map(_pool, listed))
+        # A tag that is a mapping has no hash, which raises TypeError.
+        hash(found)
+        return found
 
 
 def _pool(document: Mapping[str, Any]) -> Mapping[str, Any]:
     fields = dict(_fields(document))
     tags = fields.pop('tags', None) or {}
-    return {**tags, **fields}
+    count = int(fields['count'])
+    if not 0 <= count <= _DEVICES_MAX:
+        raise ValueError('a number of devices is out of range')
+    return {**tags, **fields, 'count': count,
+            'numa_node': _optional(fields.get('numa_node'))}
 
 
 def _object(

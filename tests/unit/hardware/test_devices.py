@@ -58,6 +58,7 @@ class ReportedTest(unittest.TestCase):
                 ({'traits': 'new,slow'}, (False, False)),
                 ({'traits': 'HW_PCI_LIVE_MIGRATABLE'}, (False, True)),
                 ({'traits': 'HW_PCI_ONE_TIME_USE'}, (False, True)),
+                ({'resource_class': 7, 'traits': 7}, (False, False)),
                 ({'traits': 'fast', 'vendor_id': '8086'}, (False, False))):
             with self.subTest(spec):
                 self.assertEqual(

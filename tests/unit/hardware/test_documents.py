@@ -270,5 +270,8 @@ class DevicesTest(unittest.TestCase):
         self.assertEqual((), documents.device_pools(None))
 
     def test_error_names_the_field(self):
-        with self.assertRaisesRegex(exception.InvalidField, 'pci_stats'):
-            documents.device_pools([{'count': 'many'}])
+        for pool in ({'count': 'many'}, {'count': -1}, {'count': 2 ** 31},
+                     {'count': 1, 'tags': {'a': {}}}, {'count': 1, 'a': [{}]},
+                     {'count': 1, 'numa_node': 'near'}):
+            with self.assertRaisesRegex(exception.InvalidField, 'pci_stats'):
+                documents.device_pools([pool])
