@@ -129,6 +129,26 @@ class FitTest(unittest.TestCase):
             host.HostTopology((cell,)), fit.Demand(topology))
         self.assertIsNone(placed.page_size)
 
+    def test_refused_cell_does_not_decide_on_the_page_size(self):
+        # Nova 34 keeps the size of the first cell, and refuses the host; see
+        # findings/nova-page-size-of-a-refused-cell-stays.sh.
+        cells = tuple(host.HostCell(
+            number, frozenset(), cpus, 8192, pinned=pinned,
+            siblings=tuple(frozenset([cpu]) for cpu in cpus),
+            pages=(host.Pages(4, 1024), host.Pages(2048, 1024),
+                   host.Pages(1048576, 4, used)))
+            for number, cpus, pinned, used in (
+                (0, frozenset({0, 1}), frozenset({0}), 0),
+                (1, frozenset({2, 3}), frozenset(), 4)))
+        pinned = guest.GuestCell(
+            0, frozenset(), frozenset({0, 1}), 1024, guest.LARGE,
+            guest.DEDICATED)
+        for packs in False, True:
+            [placed] = fit.fit(host.HostTopology(cells), fit.Demand(
+                guest.GuestTopology((pinned,)), packs=packs))
+            self.assertEqual(
+                (1, 2048), (placed.host_cell, placed.page_size))
+
     def test_host_without_cores_has_no_dedicated_cpus(self):
         cell = host.HostCell(0, frozenset(), frozenset(range(4)), 4096)
         topology = guest.topology(
