@@ -120,10 +120,10 @@ class PlaceFiles:
                         json.loads(path.read_text(encoding='utf-8')))
         return tuple(found)
 
-    def add_used(self, pool: Pool) -> None:
-        """Write that a one-time-use device was used."""
-        if self._used:
-            _write(self._used / units.device(pool),
+    def add_used(self, uuid: str, pool: Pool) -> None:
+        """Write that a server used one-time-use devices."""
+        if self._used and uuidutils.is_uuid_like(uuid):
+            _write(self._used / f'{units.device(pool)}-{uuid}',
                    documents.written_pools((pool,)))
 
     def write(
@@ -345,7 +345,7 @@ class Places:
         try:
             for pool in self.get(uuid).pools:
                 if pool.is_one_time:
-                    self._files.add_used(pool)
+                    self._files.add_used(uuid, pool)
                     LOG.info('Device %s was used and stays reserved',
                              units.device(pool), instance_uuid=uuid)
         except OSError as exc:
@@ -423,10 +423,10 @@ class Places:
 
             topology = hardware.topology and units.claimed(
                 hardware.topology, available, hardware.ratios)
-            used = devices.counts(self._used(hardware.devices))
-            pools = units.free_devices(tuple(
-                each for each in hardware.devices if each.kind not in used),
-                available)
+            unused_pools = devices.without(
+                hardware.devices, self._used(hardware.devices))
+            pools = units.free_devices(
+                tuple(each for each in unused_pools if each.count), available)
         cells: Placement = ()
         policy: str | None = None
         if request.topology is not None:

@@ -480,6 +480,19 @@ class TestUsedDevices(base.TestCase):
 
         self.assertEqual((0, 1), self.state)
 
+    def test_used_devices_of_a_common_pool_are_reserved(self):
+        [card] = self.hardware.devices
+        self.hardware = dataclasses.replace(
+            self.hardware, devices=(card.without(-2),))
+        self.places = self.start(types.SimpleNamespace(
+            claims_of=lambda consumers: {each: [claims_base.Claim(
+                each, 'node', {units.device(card): 1})]
+                for each in consumers}))
+        for number in range(3):
+            self.place(number)
+            self.places.remove(self.uuids[number])
+            self.assertEqual((2 - number, number + 1), self.state)
+
     def test_damaged_file_of_a_used_device_is_refused(self):
         self.place(0)
         self.places.remove(self.uuids[0])
