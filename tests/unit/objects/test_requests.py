@@ -193,7 +193,7 @@ class TestHardware(base.TestCase):
                          (request.numa_topology, request.pci_requests))
         self.assertEqual([([0], 64)], cells(request.guest_topology()))
 
-    def test_devices_of_ports_follow_those_of_the_flavor(self):
+    def test_devices_of_ports_follow_devices_of_the_flavor(self):
         port = wire.as_sent(
             'InstancePCIRequest', '1.4', count=1, request_id='port',
             requester_id='id', spec=[{'physical_network': 'red'}])
