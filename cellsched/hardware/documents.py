@@ -145,6 +145,8 @@ def guest_topology(document: Any) -> GuestTopology | None:
                           guest.EMULATOR_POLICIES)
         if len(cells) > guest.CELLS_MAX:
             raise ValueError('too many cells')
+        if min((each.memory_mb for each in cells), default=0) < 0:
+            raise ValueError('a negative amount of memory')
         return GuestTopology(cells, emulator) if cells else None
 
 

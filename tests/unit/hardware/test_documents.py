@@ -171,6 +171,8 @@ class GuestTopologyTest(unittest.TestCase):
                 {'cells': [{**cell, 'cpuset': [-1]}]},
                 {'cells': [{**cell, 'cpuset': [guest.CPUS_MAX]}]},
                 {'cells': [{**cell, 'memory': None}]},
+                {'cells': [cell, {**cell, 'memory': -1}]},
+                {'cells': [{'id': 0, 'cpus': '0', 'mem': {'total': -1}}]},
                 {'cells': [{**cell, 'memory': float('inf')}]},
                 {'cells': [{**cell, 'cpu_policy': 'pinned'}]},
                 {'cells': [{**cell, 'cpu_thread_policy': ['isolate']}]},
