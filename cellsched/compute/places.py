@@ -103,9 +103,10 @@ class PlaceFiles:
                       for pool in documents.device_pools(each['pools'])),
                 topology.emulator_policy if topology else None)
 
-    def list_used(self) -> Pools:
-        """Return the one-time-use devices that were used.
+    def list_used(self, provider: str) -> Pools:
+        """Return the one-time-use devices of a node that were used.
 
+        :param provider: the uuid of the node
         :raises cellsched.exception.ConfigurationInvalid: names a file that
             cannot be read
         """
@@ -116,15 +117,17 @@ class PlaceFiles:
                     continue
                 with _reading(path, 'a used device; remove it if the device '
                               'may be used again'):
-                    found += documents.device_pools(
-                        json.loads(path.read_text(encoding='utf-8')))
+                    used = json.loads(path.read_text(encoding='utf-8'))
+                    if used['provider'] == provider:
+                        found += documents.device_pools(used['pci_devices'])
         return tuple(found)
 
-    def add_used(self, uuid: str, pool: Pool) -> None:
-        """Write that a server used one-time-use devices."""
+    def add_used(self, uuid: str, provider: str, pool: Pool) -> None:
+        """Write that a server used one-time-use devices of a node."""
         if self._used and uuidutils.is_uuid_like(uuid):
-            _write(self._used / f'{units.device(pool)}-{uuid}',
-                   documents.written_pools((pool,)))
+            _write(self._used / f'{units.device(pool)}-{uuid}', {
+                'provider': provider,
+                'pci_devices': documents.written_pools((pool,))})
 
     def write(
         self, uuid: str, place: Place, topology: GuestTopology | None
@@ -220,7 +223,7 @@ class Places:
         for pool in pools:
             totals[units.device(pool)] += pool.count
         with self._lock:
-            for pool in self._used(pools):
+            for pool in self._used_devices(provider, pools):
                 reserved[units.device(pool)] += pool.count
             for taken, pool in devices.located(pools, self._taken(provider)):
                 if taken.kind != pool.kind:
@@ -342,10 +345,11 @@ class Places:
         Its one-time-use devices stay reserved until an operator removes their
         files. If they cannot be written, the server keeps its place.
         """
+        place = self.get(uuid)
         try:
-            for pool in self.get(uuid).pools:
+            for pool in place.pools:
                 if pool.is_one_time:
-                    self._files.add_used(uuid, pool)
+                    self._files.add_used(uuid, place.provider, pool)
                     LOG.info('Device %s was used and stays reserved',
                              units.device(pool), instance_uuid=uuid)
         except OSError as exc:
@@ -379,19 +383,20 @@ class Places:
         found = devices.located(
             hardware.devices, self._taken(hardware.provider))
         return topology, devices.ordered(devices.without(
-            hardware.devices, [*self._used(hardware.devices), *(
-                pool for _, pool in found)]))
+            hardware.devices, [
+                *self._used_devices(hardware.provider, hardware.devices),
+                *(pool for _, pool in found)]))
 
     def _taken(self, provider: str) -> list[Pool]:
         """Return the devices of all servers of a node."""
         return [pool for each in self._places.values()
                 if each.provider == provider for pool in each.pools]
 
-    def _used(self, pools: Pools) -> list[Pool]:
-        """Return the one-time-use devices that were used."""
+    def _used_devices(self, provider: str, pools: Pools) -> list[Pool]:
+        """Return the one-time-use devices of a node that were used."""
         once = [each for each in pools if each.is_one_time]
         return [pool for _, pool in devices.located(
-            once, self._files.list_used())] if once else []
+            once, self._files.list_used(provider))] if once else []
 
     def claimed(self, consumer: str) -> dict[str, Mapping[str, int]]:
         """Return the amounts of claims, by provider; blocks.
@@ -424,7 +429,8 @@ class Places:
             topology = hardware.topology and units.claimed(
                 hardware.topology, available, hardware.ratios)
             unused_pools = devices.without(
-                hardware.devices, self._used(hardware.devices))
+                hardware.devices,
+                self._used_devices(hardware.provider, hardware.devices))
             pools = units.free_devices(
                 tuple(each for each in unused_pools if each.count), available)
         cells: Placement = ()

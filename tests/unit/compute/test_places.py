@@ -493,6 +493,15 @@ class TestUsedDevices(base.TestCase):
             self.places.remove(self.uuids[number])
             self.assertEqual((2 - number, number + 1), self.state)
 
+    def test_equal_device_of_another_node_is_free(self):
+        other = dataclasses.replace(self.hardware, provider='other')
+        self.place(0)
+        self.places.remove(self.uuids[0])
+        _, [pool] = self.places.report('node2', other)
+
+        self.assertEqual(1, pool.count)
+        self.assertEqual((0, 1), self.state)
+
     def test_damaged_file_of_a_used_device_is_refused(self):
         self.place(0)
         self.places.remove(self.uuids[0])
