@@ -93,15 +93,18 @@ class _Criterion(NamedTuple):
     """An amount that a host cell must offer to a guest cell.
 
     :ivar noun: the unit, with the place of its plural ending
-    :ivar holds: the cells that offer the amount, by place and row
-    :ivar free: returns what cells offer, in this unit; None if the amount
-        does not depend on their use
+    :ivar free: what cells offer, in this unit, by place and row; below 0 if
+        they cannot offer any
     """
 
     amount: int
     noun: str
-    holds: Mask
-    free: Callable[[], Numbers] | None = None
+    free: Numbers
+
+    @property
+    def holds(self) -> Mask:
+        """The cells that offer the amount."""
+        return self.free >= self.amount
 
     def text(self, number: int = 1) -> str:
         """Return the amount for a number of guest cells, in words."""
@@ -294,87 +297,62 @@ class CellTable:
 
         yield self._memory(at, kind)
         if kind.policy != guest.DEDICATED:
-            yield _Criterion(
-                kind.cpus, 'shared CPU{s}',
-                (at(_CPUS) >= kind.cpus)
-                & (at(_CPU_USAGE) + kind.cpus <= at(_CPUS) * cpu_ratio),
-                lambda: np.minimum(
-                    at(_CPUS), at(_CPUS) * cpu_ratio - at(_CPU_USAGE)))
-            yield _Criterion(
-                kind.memory_mb, _MEMORY_NOUN,
-                at(_MEMORY_USAGE) + kind.memory_mb <= at(_MEMORY) * ram_ratio,
-                lambda: at(_MEMORY) * ram_ratio - at(_MEMORY_USAGE))
+            yield _Criterion(kind.cpus, 'shared CPU{s}', np.minimum(
+                at(_CPUS), at(_CPUS) * cpu_ratio - at(_CPU_USAGE)))
+            yield _Criterion(kind.memory_mb, _MEMORY_NOUN,
+                             at(_MEMORY) * ram_ratio - at(_MEMORY_USAGE))
         if not kind.is_pinned:
             return
         needed = kind.pcpus + kind.emulator
-        yield _Criterion(needed, 'free dedicated CPU{s}',
-                         at(_FREE) >= needed, lambda: at(_FREE))
+        yield _Criterion(needed, 'free dedicated CPU{s}', at(_FREE))
         if kind.thread_policy == guest.REQUIRE:
             yield _Criterion(
-                kind.pcpus, 'free thread{s} of whole cores',
-                at(_TOGETHER) >= kind.pcpus, lambda: at(_TOGETHER))
+                kind.pcpus, 'free thread{s} of whole cores', at(_TOGETHER))
         elif kind.thread_policy == guest.ISOLATE:
-            yield _Criterion(
-                kind.pcpus, 'free core{s}', (at(_CORES) >= kind.pcpus)
-                & (at(_USABLE) >= needed) & (at(_ISOLABLE) > 0),
-                lambda: np.where(at(_ISOLABLE) > 0, at(_CORES), 0))
+            yield _Criterion(kind.pcpus, 'free core{s}', np.where(
+                (at(_USABLE) >= needed) & (at(_ISOLABLE) > 0), at(_CORES),
+                _ABSENT))
         if (kind.emulator or kind.thread_policy == guest.ISOLATE) and (
                 not kind.pcpus):
-            yield _Criterion(
-                1, 'dedicated vCPU{s}', np.zeros(at(_ID).shape, bool))
+            yield _Criterion(1, 'dedicated vCPU{s}',
+                             np.full(at(_ID).shape, float(_ABSENT)))
 
     def _memory(
         self, at: Callable[[int], Numbers], kind: _Kind
     ) -> _Criterion:
         """Return the memory that a cell must offer."""
-        needed_kb, size = kind.memory_mb * KIB, kind.page_size
+        amount, size = kind.memory_mb, kind.page_size
         smallest = at(_SMALL_SIZE)
-
-        def small(column: int) -> Mask:
-            found: Mask = at(column) >= needed_kb
-            for each in self._sizes:
-                if needed_kb % each:
-                    found &= smallest != each
-            return found
-
-        def free(sizes: Iterable[int], beside_smallest: bool) -> Mask:
-            found = np.zeros(smallest.shape, bool)
-            for each in sizes:
-                if each in self._sizes and not needed_kb % each:
-                    holds = of_size(each) >= needed_kb
-                    found |= (holds & (smallest != each) if beside_smallest
-                              else holds)
-            return found
-
-        def of_size(size: int) -> Numbers:
-            return (at(_FIXED + self._sizes.index(size))
-                    if size in self._sizes else np.zeros(smallest.shape))
-
-        def of_sizes() -> Numbers:
-            return functools.reduce(np.maximum, [
-                of_size(each) for each in self._sizes
-                if not needed_kb % each], np.zeros(smallest.shape)) // KIB
-
-        amount = kind.memory_mb
+        divided = [each for each in self._sizes if not amount * KIB % each]
         if size is None or size == guest.SMALL:
-            column = _SMALL if not (size or kind.is_pinned) else _SMALL_FREE
-            holds = small(column)
+            free = at(_SMALL if not (size or kind.is_pinned) else _SMALL_FREE)
+            for each in self._sizes:
+                if each not in divided:
+                    free = np.where(smallest == each, _ABSENT, free)
+            if size:
+                free = np.where(smallest > 1, free, _ABSENT)
             return _Criterion(
-                amount, _MEMORY_NOUN + (' in the smallest pages' * bool(size)),
-                holds & (smallest > 1) if size else holds,
-                lambda: at(column) // KIB)
+                amount, _MEMORY_NOUN + ' in the smallest pages' * bool(size),
+                free / KIB)
+        columns = {
+            each: at(_FIXED + self._sizes.index(each)) for each in divided
+            if size in (guest.LARGE, guest.ANY, each)}
+        if size == guest.LARGE:
+            columns = {each: np.where(smallest == each, _ABSENT, column)
+                       for each, column in columns.items()}
+        free = functools.reduce(np.maximum, columns.values()) if (
+            columns) else np.full(smallest.shape, float(_ABSENT))
         if size in (guest.LARGE, guest.ANY):
+            kinds = 'large' if size == guest.LARGE else 'free'
             return _Criterion(
-                amount, f'{_MEMORY_NOUN} in '
-                f'{"large" if size == guest.LARGE else "free"} pages',
-                free(self._sizes, size == guest.LARGE), of_sizes)
-        if needed_kb % size:
+                amount, f'{_MEMORY_NOUN} in {kinds} pages', free / KIB)
+        if amount * KIB % size:
             return _Criterion(
                 amount, f'{_MEMORY_NOUN} in full pages of {shown_size(size)}',
-                free([size], False))
+                free)
         return _Criterion(
-            needed_kb // size, f'free page{{s}} of {shown_size(size)}',
-            free([size], False), lambda: of_size(size) // size)
+            amount * KIB // size, f'free page{{s}} of {shown_size(size)}',
+            free / size)
 
     def lacks(
         self, topology: GuestTopology, rows: Rows = _ALL,
@@ -523,12 +501,12 @@ class _Lacks:
         lacking = np.count_nonzero(criterion.holds, axis=0) < number
         every = '' if number == 1 else f' in each of {number} NUMA cells'
         text = f'lacks {criterion.text()}{every or " in a NUMA cell"}'
-        if criterion.free is None or not lacking.any():
+        if (criterion.free < 0).all() or not lacking.any():
             self.add(text, lacking)
             return
         # The cells with the most first.
         free = -np.sort(-np.where(
-            present, np.maximum(np.floor(criterion.free()), 0), 0), axis=0)
+            present, np.maximum(np.floor(criterion.free), 0), 0), axis=0)
         missing, unit = amount - free[number - 1], noun.removeprefix('free ')
         total = np.cumsum(free, axis=0)
         spread = lacking & (missing > 0) & (total[-1] >= amount * number)

@@ -185,6 +185,17 @@ class CellTableTest(unittest.TestCase):
         self.assertIn('lacks 1536 MB of memory in full pages of 1 GB in a '
                       'NUMA cell', texts)
 
+    def test_smallest_pages_are_no_part_of_large_pages(self):
+        table = cell_table.CellTable(1)
+        table.put(np.array([0]), host.HostTopology(tuple(host.HostCell(
+            number, frozenset([number]), frozenset(), 64,
+            pages=(host.Pages(4, 16384),)) for number in (0, 1))))
+
+        self.assertEqual(
+            [('lacks 96 MB of memory in large pages in a NUMA cell', [True],
+              None)], lacks(table, guest.topology(
+                  1, 96, {'hw:mem_page_size': 'large'}, {})))
+
     def test_condition_is_the_last_reason(self):
         table = self.table()
         topology = guest.topology(1, 1, {'hw:numa_nodes': '1'}, {})
