@@ -4,6 +4,7 @@
 from cellsched import exception
 from cellsched.filters import pci_passthrough
 from cellsched.hardware import devices
+from cellsched.hardware import documents
 from cellsched.testing import builders
 from cellsched.testing.suite import filters
 from tests.unit import base
@@ -38,19 +39,24 @@ class TestPciPassthroughFilter(filters.FilterSuite, base.TestCase):
         with self.assertRaisesRegex(exception.InvalidField, 'pci_requests'):
             builders.plugin(self.plugin).applies(request)
 
-    def reasons(self, *counts):
+    def reasons(self, pci_requests):
         return [(text, mask.tolist(), missing and missing[0].tolist())
                 for text, mask, missing in builders.plugin(
                     self.plugin).reasons(self.hosts(), builders.request(
-                        pci_requests=cells.requested(*counts)))]
+                        pci_requests=pci_requests))]
 
     def test_reason_names_the_alias_and_the_missing_number(self):
         self.assertEqual(
             [('lacks 4 PCI devices of alias gpu', [True] * 3, [4, 2, 1])],
-            self.reasons(4))
+            self.reasons(cells.requested(4)))
 
     def test_host_with_enough_devices_for_each_request_has_a_reason(self):
+        # Requests that differ are not taken as one.
+        requests = documents.written_requests([devices.DeviceRequest(
+            2, ({'vendor_id': '10de'},), 'gpu', affinity=affinity)
+            for affinity in (None, devices.PREFERRED)])
+
         self.assertEqual(
             [('lacks 2 PCI devices of alias gpu', [True, False, False], [2]),
              ('lacks PCI devices for all requests together',
-              [False, True, True], None)], self.reasons(2, 2))
+              [False, True, True], None)], self.reasons(requests))
