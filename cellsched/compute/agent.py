@@ -169,6 +169,8 @@ class Agent:
             self._resume_one(uuid, self._remove_lost)
         for uuid in self._guests.list_vanished():
             self._resume_one(uuid, self._free_place)
+        for uuid in self._guests.list_unplaced():
+            self._resume_one(uuid, self._place_again)
         for uuid in building:
             # Take the turn before the lock, as messages do: otherwise both
             # could wait for each other.
@@ -532,6 +534,13 @@ class Agent:
     def _free_place(self, instance: objects.Instance) -> None:
         if self._guests.fate(instance.uuid) is not on_host.Fate.HERE:
             self._guests.free_place(instance.uuid)
+
+    def _place_again(self, instance: objects.Instance) -> None:
+        if (instance.task_state is None and instance.node is not None
+                and self._guests.fate(instance.uuid) is on_host.Fate.HERE):
+            LOG.warning('The file of the NUMA cells and the devices of the '
+                        'server is lost', instance_uuid=instance.uuid)
+            self._guests.place(instance.uuid, instance.node)
 
     def _resume_build(self, instance: objects.Instance) -> None:
         uuid = instance.uuid

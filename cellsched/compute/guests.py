@@ -23,6 +23,7 @@ from cellsched import exception
 from cellsched.hardware import documents
 from cellsched.hardware.instance import numa_topology
 from cellsched.hardware.instance import pci_devices
+from cellsched import migrations
 from cellsched import objects
 from cellsched.virt import base
 
@@ -128,7 +129,9 @@ class Guests:
             request = spec.hardware()
         if request is None:
             return
-        self._places.place(uuid, node, request, consumer)
+        # A process that withdraws claims transfers them for a moment.
+        self._places.place(uuid, node, request, list(dict.fromkeys(
+            [consumer or uuid, *migrations.consumers([uuid])])))
         if spec is not None:
             with self._database.writer() as connection:
                 instance_children.set_hardware(
@@ -141,6 +144,19 @@ class Guests:
     def free_place(self, uuid: str) -> None:
         """Free the cells and devices of a build that ends on this host."""
         self._places.remove(uuid)
+
+    def list_unplaced(self) -> list[str]:
+        """Return the uuids of guests whose cells or devices are not known.
+
+        Their files are lost.
+        """
+        if not self._places.has_hardware:
+            return []
+        unplaced = set(self._driver.list_instances()).difference(
+            self._places.list_all())
+        with self._database.reader() as connection:
+            return instance_children.list_with_hardware(
+                connection, sorted(unplaced))
 
     def list_vanished(self) -> list[str]:
         """Return the uuids that have cells or devices and no guest."""
@@ -195,7 +211,8 @@ class Guests:
         if self._driver.reads_allocations:
             placed.allocations = {
                 provider: {'resources': dict(amounts)} for provider, amounts
-                in self._places.claimed(consumer or instance.uuid).items()}
+                in self._places.claimed(
+                    [consumer or instance.uuid]).items()}
         return placed
 
     def _depart(self, uuid: str) -> None:

@@ -230,6 +230,10 @@ class MovingAgent:
                 if disks is not None and self._has_left(instance.uuid):
                     self._guests.destroy(instance)
                     may_remove = True
+                if disks is not None and not may_remove:
+                    raise exception.BuildFailed(
+                        uuid=instance.uuid, reason='its new host has an '
+                        'older copy of it')
                 self._guests.place(
                     instance.uuid, node, consumer=_consumer(move))
                 if move.source_compute == self._host:
@@ -239,12 +243,8 @@ class MovingAgent:
                     context, instance, self._host)
                 if disks is None:
                     self._guests.spawn(instance, node, _consumer(move))
-                elif may_remove:
-                    self._fetch(instance, move, node, disks)
                 else:
-                    raise exception.BuildFailed(
-                        uuid=instance.uuid, reason='its new host has an '
-                        'older copy of it')
+                    self._fetch(instance, move, node, disks)
             except Exception as exc:
                 LOG.exception('The %s failed on this host',
                               move.migration_type,

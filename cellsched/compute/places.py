@@ -5,6 +5,7 @@ import collections
 from collections.abc import Collection
 from collections.abc import Iterator
 from collections.abc import Mapping
+from collections.abc import Sequence
 import contextlib
 import dataclasses
 import json
@@ -88,12 +89,14 @@ class PlaceFiles:
         """
         if not self._path or not self._path.is_dir():
             return {}
-        return {path.name: self._read(path) for path in self._path.iterdir()
+        return {path.name: self._read(path)
+                for path in sorted(self._path.iterdir())
                 if uuidutils.is_uuid_like(path.name)}
 
     def _read(self, path: pathlib.Path) -> Place:
         with _reading(path, 'the NUMA cells and the devices of a server; '
-                      'remove it if the server is not on this host'):
+                      'without the file, a server of this host gets those of '
+                      'its claims'):
             kept = json.loads(path.read_text(encoding='utf-8'))
             topology = documents.guest_topology(kept['numa_topology'])
             return Place(
@@ -260,6 +263,13 @@ class Places:
             yield (f'Node {node} does not report {lost} PCI devices of its '
                    'servers')
 
+    @property
+    def has_hardware(self) -> bool:
+        """True if any node reports NUMA cells or devices."""
+        with self._lock:
+            return any(each.topology or each.devices
+                       for each in self._nodes.values())
+
     def list_all(self) -> list[str]:
         """Return the uuids of the servers that have a place."""
         with self._lock:
@@ -276,9 +286,10 @@ class Places:
         """
         with self._lock:
             nodes = {each.provider: each for each in self._nodes.values()}
-            used = {uuid: (place.provider, _used(nodes[place.provider], place))
-                    for uuid, place in self._places.items()
-                    if uuid in uuids and place.provider in nodes}
+            used = {uuid: (place.provider, _amounts(
+                nodes[place.provider], place, idle=False))
+                for uuid, place in self._places.items()
+                if uuid in uuids and place.provider in nodes}
         if not used or self._claims is None:
             return {}
         with claims_base.translated_errors():
@@ -294,33 +305,37 @@ class Places:
         return found
 
     def place(
-        self, uuid: str, node: str, request: fit.Demand, consumer: str = '',
+        self, uuid: str, node: str, request: fit.Demand,
+        consumers: Sequence[str] = (),
     ) -> None:
         """Give a server cells and devices of a node; blocks.
 
-        It gets those that its claims name. A server that has a place on the
-        node keeps it. A node that reports neither gives none.
+        It gets those that its claims name. If they name none, a server that
+        has a place on the node keeps it. A node that reports neither gives
+        none.
 
-        :param consumer: the consumer of its claims, if it is another one
+        :param consumers: the consumers that may have its claims; by default
+            the server. The first one with claims on the node counts
         :raises cellsched.exception.BuildFailed: they do not fit
         :raises cellsched.exception.DatabaseUnreachable: its claims cannot be
             read
         """
-        claimed = {provider: units.named(amounts) for provider, amounts
-                   in self.claimed(consumer or uuid).items()}
+        held = self.claimed(consumers or [uuid])
         with self._lock:
             hardware = self._nodes.get(node, NodeHardware(''))
+            claimed = units.named(held.get(hardware.provider, {}))
             if (hardware.topology is None and not hardware.devices
-                    and not claimed.get(hardware.provider)):
+                    and not claimed):
                 # No filter has checked the request.
                 LOG.warning('Node %s reports no NUMA cells and no devices, so '
                             'the server gets none', node, instance_uuid=uuid)
                 return
-            place = self._places.get(uuid)
-            if place is not None and place.provider == hardware.provider:
+            before = self._places.get(uuid) or Place('')
+            if before.provider == hardware.provider and claimed in (
+                    {}, *(_amounts(hardware, before, idle)
+                          for idle in (True, False))):
                 return
-            place, problem = self._fit(
-                hardware, request, claimed.get(hardware.provider, {}))
+            place, problem = self._fit(uuid, hardware, request, claimed)
             if place is None:
                 raise exception.BuildFailed(uuid=uuid, reason=problem)
             self._places[uuid] = place
@@ -369,28 +384,29 @@ class Places:
                         instance_uuid=uuid)
 
     def _remaining(
-        self, hardware: NodeHardware
+        self, hardware: NodeHardware, uuid: str = ''
     ) -> tuple[HostTopology | None, Pools]:
+        """Return the cells and devices that no server uses, except one."""
         topology = hardware.topology
-        places = [each for each in self._places.values()
-                  if each.provider == hardware.provider]
         if topology is not None:
-            for each in places:
-                # A cell may be gone since the server was placed.
-                topology = fit.used(topology, tuple(
-                    cell for cell in each.cells
-                    if cell.host_cell in topology.by_id))
+            for each in self._on_node(hardware.provider, uuid):
+                topology = fit.used(topology, _present(hardware, each))
         found = devices.located(
-            hardware.devices, self._taken(hardware.provider))
+            hardware.devices, self._taken(hardware.provider, uuid))
         return topology, devices.ordered(devices.without(
             hardware.devices, [
                 *self._used_devices(hardware.provider, hardware.devices),
                 *(pool for _, pool in found)]))
 
-    def _taken(self, provider: str) -> list[Pool]:
-        """Return the devices of all servers of a node."""
-        return [pool for each in self._places.values()
-                if each.provider == provider for pool in each.pools]
+    def _on_node(self, provider: str, uuid: str = '') -> list[Place]:
+        """Return the places on a node, without that of a server."""
+        return [place for server, place in self._places.items()
+                if place.provider == provider and server != uuid]
+
+    def _taken(self, provider: str, uuid: str = '') -> list[Pool]:
+        """Return the devices of the servers of a node, without one."""
+        return [pool for each in self._on_node(provider, uuid)
+                for pool in each.pools]
 
     def _used_devices(self, provider: str, pools: Pools) -> list[Pool]:
         """Return the one-time-use devices of a node that were used."""
@@ -398,21 +414,41 @@ class Places:
         return [pool for _, pool in devices.located(
             once, self._files.list_used(provider))] if once else []
 
-    def claimed(self, consumer: str) -> dict[str, Mapping[str, int]]:
+    def claimed(
+        self, consumers: Sequence[str]
+    ) -> dict[str, Mapping[str, int]]:
         """Return the amounts of claims, by provider; blocks.
 
+        :param consumers: the first one with claims on a provider counts
         :raises cellsched.exception.DatabaseUnreachable: the claims cannot be
             read
         """
         if self._claims is None:
             return {}
         with claims_base.translated_errors():
-            held = self._claims.claims_of([consumer])
+            held = self._claims.claims_of(consumers)
         return {claim.provider: claim.resources
+                for consumer in reversed(consumers)
                 for claim in held.get(consumer, ())}
 
+    def _is_in_use(
+        self, uuid: str, hardware: NodeHardware, claimed: Mapping[str, int]
+    ) -> bool:
+        """Return whether other servers still use what a server has claimed.
+
+        Their claims may end before their guests are gone, for example while
+        the host is down.
+        """
+        used = collections.Counter(claimed)
+        for each in self._on_node(hardware.provider, uuid):
+            used.update(_amounts(hardware, each))
+        totals = units.inventory(
+            hardware.topology, hardware.devices, hardware.ratios)
+        return any(used[name] > totals[name]
+                   for name in claimed.keys() & totals.keys())
+
     def _fit(
-        self, hardware: NodeHardware, request: fit.Demand,
+        self, uuid: str, hardware: NodeHardware, request: fit.Demand,
         claimed: Mapping[str, int],
     ) -> tuple[Place | None, str]:
         """Return a place, or None and the problem.
@@ -420,19 +456,23 @@ class Places:
         :param claimed: the amounts of the CPUs, pages and devices of the
             server; empty if its claims name none
         """
-        topology, pools = unused = self._remaining(hardware)
+        ratios = hardware.ratios
+        topology, pools = _, free = self._remaining(hardware, uuid)
+        in_use = ('its host still uses the CPUs, pages or devices for another '
+                  'server')
         if claimed:
+            if self._is_in_use(uuid, hardware, claimed):
+                return None, in_use
             # Only what the claims name is free for this server.
-            def available(names: tuple[str, ...]) -> list[int]:
-                return [claimed.get(name, 0) for name in names]
-
-            topology = hardware.topology and units.claimed(
-                hardware.topology, available, hardware.ratios)
-            unused_pools = devices.without(
+            ratios = Ratios()
+            topology = hardware.topology and units.limited(
+                hardware.topology, claimed)
+            unused = devices.without(
                 hardware.devices,
                 self._used_devices(hardware.provider, hardware.devices))
             pools = units.free_devices(
-                tuple(each for each in unused_pools if each.count), available)
+                tuple(each for each in unused if each.count),
+                lambda names: [claimed.get(name, 0) for name in names])
         cells: Placement = ()
         policy: str | None = None
         if request.topology is not None:
@@ -440,26 +480,22 @@ class Places:
                 return None, 'its host has no NUMA cells'
             policy = request.topology.emulator_policy
             found = fit.fit(topology, dataclasses.replace(
-                request, packs=self._packs_cells), hardware.ratios, pools)
+                request, packs=self._packs_cells), ratios, pools)
             if found is None:
                 alone = fit.Demand(request.topology)
-                if fit.fit(topology, alone, hardware.ratios) is None:
+                if fit.fit(topology, alone, ratios) is None:
                     return None, ('its host has no NUMA cells with enough '
                                   'free CPUs and memory')
                 return None, ('its host has no free PCI devices or networks '
                               'near NUMA cells with enough free CPUs and '
                               'memory')
             cells = found
-            if unused[0] is not None and any(
-                    each.pinned & unused[0].by_id[each.host_cell].pinned
-                    for each in cells):
-                return None, 'its host still uses the CPUs for another server'
         taken = _taken(request, pools, cells, topology)
         if taken is None:
             return None, 'its host has too few free PCI devices'
-        free = devices.counts(unused[1])
-        if devices.counts(each.pool for each in taken) - free:
-            return None, 'its host still uses the devices for another server'
+        # The host may report devices of other servers with other tags.
+        if devices.counts(each.pool for each in taken) - devices.counts(free):
+            return None, in_use
         return Place(hardware.provider, cells, taken, policy), ''
 
 
@@ -481,14 +517,26 @@ def _taken(
     return tuple(taken)
 
 
-def _used(node: NodeHardware, place: Place) -> dict[str, int]:
-    """Return the amounts of a server, without idle threads of its cores."""
-    topology = node.topology and HostTopology(tuple(
-        dataclasses.replace(cell, pinned=cell.pcpus)
-        for cell in node.topology.cells))
-    return units.amounts(topology, tuple(
-        cell for cell in place.cells
-        if topology and cell.host_cell in topology.by_id), place.pools)
+def _present(node: NodeHardware, place: Place) -> Placement:
+    """Return the cells of a place that its node still has."""
+    return tuple(cell for cell in place.cells if node.topology is not None
+                 and cell.host_cell in node.topology.by_id)
+
+
+def _amounts(
+    node: NodeHardware, place: Place, idle: bool = True
+) -> dict[str, int]:
+    """Return the CPUs, pages and devices of a place, by class.
+
+    :param idle: whether the idle threads of its cores count, which the server
+        claims if they were free
+    """
+    topology = node.topology
+    if topology is not None and not idle:
+        topology = HostTopology(tuple(
+            dataclasses.replace(cell, pinned=cell.pcpus)
+            for cell in topology.cells))
+    return units.amounts(topology, _present(node, place), place.pools)
 
 
 def request_of(

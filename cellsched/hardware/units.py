@@ -146,6 +146,17 @@ def claimed(
         for cell in host.cells))
 
 
+def limited(host: HostTopology, amounts: Mapping[str, int]) -> HostTopology:
+    """Return a host on which only these amounts are free.
+
+    They are what the claims of one server name. No allocation ratio applies
+    to a single server.
+    """
+    return HostTopology(tuple(
+        _cell(cell, [amounts.get(name, 0) for name in _of_cell(cell)],
+              Ratios()) for cell in host.cells))
+
+
 @functools.lru_cache(_CELLS_MAX)
 def _of_cell(cell: HostCell) -> tuple[str, ...]:
     """Return the classes of a cell."""
@@ -161,21 +172,32 @@ def _claimed_cell(
 ) -> HostCell:
     """Return a cell with the usage of the claims.
 
+    A server that shares CPUs and names no page size has memory in the
+    smallest pages, but claims none, because it may be overcommitted.
+
     :param amounts: the available amounts of its classes
     """
+    found = _cell(cell, amounts, ratios)
+    if not found.pages:
+        return found
+    first, *rest = found.pages
+    unnamed_kb = found.memory_usage * KIB - sum(
+        each.used * each.size_kb for each in found.pages)
+    return dataclasses.replace(found, pages=(dataclasses.replace(
+        first, used=first.used + max(0, unnamed_kb) // first.size_kb), *rest))
+
+
+def _cell(
+    cell: HostCell, amounts: Sequence[float], ratios: Ratios
+) -> HostCell:
+    """Return a cell with these available amounts of its classes."""
     memory_mb, vcpus, *free = amounts
-    used_mb = int(cell.memory_mb * ratios.memory) - int(memory_mb)
     sizes = [Pages(
         each.size_kb, each.total, each.total - each.reserved - int(amount),
         each.reserved) for each, amount in zip(cell.sizes.values(), free)]
-    # A server that shares CPUs and names no page size has memory in the
-    # smallest pages, but claims none, because it may be overcommitted.
-    named_kb = sum(each.used * each.size_kb for each in sizes)
-    for first in sizes[:1]:
-        sizes[0] = dataclasses.replace(first, used=first.used + max(
-            0, used_mb * KIB - named_kb) // first.size_kb)
     return dataclasses.replace(
-        cell, pages=tuple(sizes), memory_usage=used_mb,
+        cell, pages=tuple(sizes),
+        memory_usage=int(cell.memory_mb * ratios.memory) - int(memory_mb),
         cpu_usage=int(len(cell.cpus) * ratios.cpu) - int(vcpus),
         pinned=frozenset(number for number, amount in zip(
             cell.pcpus, free[len(sizes):]) if amount < 1))

@@ -189,6 +189,11 @@ _HARDWARE_OF = sa.select(
     _EXTRA.c.numa_topology, _EXTRA.c.pci_requests,
 ).where(_EXTRA.c.instance_uuid == sa.bindparam('of'))
 
+_WITH_HARDWARE = sa.select(_EXTRA.c.instance_uuid).where(
+    _EXTRA.c.instance_uuid.in_(sa.bindparam('among', expanding=True)),
+    sa.or_(_EXTRA.c.numa_topology.is_not(None),
+           _EXTRA.c.pci_requests.is_not(None)))
+
 
 def set_hardware(
     connection: sa.Connection, uuid: str, numa_topology: Any,
@@ -212,3 +217,11 @@ def get_hardware(connection: sa.Connection, uuid: str) -> tuple[Any, Any]:
     topology, requests = row or (None, None)
     return (topology and jsonutils.loads(topology),
             requests and jsonutils.loads(requests))
+
+
+def list_with_hardware(
+    connection: sa.Connection, uuids: Sequence[str]
+) -> list[str]:
+    """Return the servers among some that ask for NUMA cells or devices."""
+    return sorted(connection.execute(
+        _WITH_HARDWARE, {'among': uuids}).scalars()) if uuids else []

@@ -1503,6 +1503,30 @@ class TestPlaces(agents.AgentTestCase):
                 {self.provider: {'resources': {'VCPU': 1}}} if reads else {},
                 instance.allocations)
 
+    def test_lost_file_of_a_guest_is_written_again(self):
+        self.build(spec=self.spec())
+        for path in (self.state / 'places').iterdir():
+            path.unlink()
+        self.agent = self.start()
+        self.assertEqual([], self.places.list_all())
+
+        self.agent.resume()
+
+        self.assertEqual([self.uuid], self.places.list_all())
+        self.assertEqual([self.uuid], [
+            path.name for path in (self.state / 'places').iterdir()])
+
+    def test_leaving_guest_without_a_file_stays_without(self):
+        self.build(spec=self.spec())
+        self.places.remove(self.uuid)
+        with self.cell.writer() as connection:
+            samples.put(connection, self.uuid, {
+                'host': 'host1', 'task_state': 'resize_prep'})
+
+        self.agent.resume()
+
+        self.assertEqual([], self.places.list_all())
+
     def test_cell_keeps_the_request_of_the_server(self):
         spec = self.spec()
 

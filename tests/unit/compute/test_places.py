@@ -197,24 +197,6 @@ class TestPlaces(base.TestCase):
         self.assertEqual(
             'its host has no NUMA cells', self.refused(node='node2'))
 
-    def test_server_gets_the_cpus_of_its_claim(self):
-        named = {units.cpu(8): 1, units.cpu(11): 1, units.memory(1): 256}
-        store = types.SimpleNamespace(claims_of=lambda consumers: {
-            each: [claims_base.Claim(each, 'node', {'PCPU': 2, **named})]
-            for each in consumers})
-        kept = places.Places(claims=store)
-        kept.report('node1', hardware())
-
-        kept.place(self.uuids[0], 'node1', request())
-
-        topology, _ = kept.report('node1', hardware())
-        self.assertEqual([set(), {8, 11}],
-                         [each.pinned for each in topology.cells])
-        error = self.assertRaises(
-            exception.BuildFailed, kept.place, self.uuids[1], 'node1',
-            request())
-        self.assertIn('still uses the CPUs', str(error))
-
     def test_place_names_the_request_of_each_device(self):
         nic = dataclasses.replace(NIC, request_id='first')
         other = dataclasses.replace(NIC, request_id='second', count=2)
@@ -346,8 +328,7 @@ class TestPlaces(base.TestCase):
         error = self.assertRaises(
             exception.BuildFailed, kept.place, self.uuids[1], 'node1', two)
 
-        self.assertEqual('its host still uses the devices for another server',
-                         error.reason)
+        self.assertIn('still uses the CPUs, pages or devices', error.reason)
         kept.remove(self.uuids[0])
         kept.place(self.uuids[1], 'node1', two)
 
@@ -533,6 +514,128 @@ class TestUsedDevices(base.TestCase):
         self.assertEqual([self.uuids[0]], self.places.list_all())
         self.assertIn('file of a used device could not be written',
                       self.logs.output)
+
+
+class TestClaimedPlaces(base.TestCase):
+    """Claims name the CPUs, pages and devices of servers."""
+
+    #: Two CPUs of the second cell.
+    NAMED = {units.cpu(8): 1, units.cpu(11): 1, units.memory(1): 256}
+
+    def setUp(self):
+        super().setUp()
+        self.claims = {}
+        self.first, self.second = samples.uuids(2)
+        self.places = places.Places(claims=types.SimpleNamespace(
+            claims_of=lambda consumers: {
+                each: [claims_base.Claim(each, *self.claims[each])]
+                for each in consumers if each in self.claims}))
+        self.places.report('node1', hardware())
+
+    def claim(self, consumer, named, provider='node'):
+        self.claims[consumer] = provider, {'PCPU': 2, **named}
+
+    def place(self, uuid, request_=None, **options):
+        self.places.place(uuid, 'node1', request_ or request(), **options)
+
+    def pinned(self, **described):
+        topology, _ = self.places.report('node1', hardware(**described))
+        return [sorted(each.pinned) for each in topology.cells]
+
+    def refused(self, request_=None):
+        error = self.assertRaises(
+            exception.BuildFailed, self.place, self.second, request_)
+        self.assertEqual([self.first], self.places.list_all())
+        return error.reason
+
+    def test_server_gets_the_cpus_of_its_claim(self):
+        self.claim(self.first, self.NAMED)
+
+        self.place(self.first)
+
+        self.assertEqual([[], [8, 11]], self.pinned())
+
+    def test_claimed_memory_fits_on_a_host_with_more_memory_than_pages(self):
+        cells = [{**CELLS[0], 'pages': [
+            {'size_kb': 4, 'total': 70_000, 'reserved': 1000}]}]
+        self.places.report('node1', hardware(cells=cells, devices=[]))
+        self.claim(self.first, {units.cpu(1): 1, units.cpu(4): 1, units.memory(
+            0): 256, units.pages(0, 4): 65536})
+
+        self.place(self.first)
+
+        self.assertEqual([[1, 4]], self.pinned(cells=cells, devices=[]))
+
+    def test_claimed_memory_fits_on_an_overcommitted_host(self):
+        ratios = Ratios(4.0, 1.5)
+        self.places.report('node1', hardware(ratios=ratios))
+        self.claim(self.first, self.NAMED)
+        self.claim(self.second, {
+            units.shared_cpus(1): 2, units.memory(1): 1024})
+
+        self.place(self.first)
+        self.place(self.second, request(
+            policy=guest.SHARED, memory_mb=1024))
+
+        self.assertEqual([[], [8, 11]], self.pinned(ratios=ratios))
+
+    def test_claimed_cpus_of_another_guest_are_refused(self):
+        for uuid in self.first, self.second:
+            self.claim(uuid, self.NAMED)
+        self.place(self.first)
+
+        self.assertIn('still uses the CPUs', self.refused())
+
+    def test_claimed_device_of_another_guest_is_refused(self):
+        device = {units.device(devices.pools([
+            {**NICS, 'dev_type': 'type-PCI'}])[0]): 2}
+        two = Demand(None, (dataclasses.replace(NIC, count=2),))
+        for uuid in self.first, self.second:
+            self.claim(uuid, device)
+        self.place(self.first, two)
+
+        self.assertIn('still uses', self.refused(two))
+
+    def test_claimed_pages_of_another_guest_are_refused(self):
+        large = request(policy=guest.SHARED, memory_mb=128, page_size=2048)
+        for uuid in self.first, self.second:
+            self.claim(uuid, {
+                units.shared_cpus(0): 1, units.memory(0): 128,
+                units.pages(0, 2048): 64})
+        self.place(self.first, request(
+            1, policy=guest.SHARED, memory_mb=128, page_size=2048))
+
+        self.assertIn('still uses', self.refused(large))
+
+    def test_place_follows_newer_claims(self):
+        self.claim(self.first, self.NAMED)
+        self.place(self.first)
+        self.claim(self.first, {
+            units.cpu(7): 1, units.cpu(8): 1, units.memory(1): 256})
+
+        self.place(self.first)
+
+        self.assertEqual([[], [7, 8]], self.pinned())
+
+    def test_place_stays_without_claims_on_the_node(self):
+        self.claim(self.first, self.NAMED)
+        self.place(self.first)
+        self.claim(self.first, self.NAMED, provider='other')
+
+        self.place(self.first)
+
+        self.assertEqual([[], [8, 11]], self.pinned())
+
+    def test_first_consumer_with_claims_on_the_node_counts(self):
+        self.claim('move', {units.cpu(7): 1, units.cpu(10): 1,
+                            units.memory(1): 256}, provider='other')
+        self.claim(self.first, self.NAMED)
+        self.claim('late', {units.cpu(1): 1, units.cpu(2): 1,
+                            units.memory(0): 256})
+
+        self.place(self.first, consumers=['move', self.first, 'late'])
+
+        self.assertEqual([[], [8, 11]], self.pinned())
 
 
 class TestRequestOf(base.TestCase):

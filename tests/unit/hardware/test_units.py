@@ -30,6 +30,19 @@ class UnitsTest(unittest.TestCase):
             units.device(pool): 3},
             units.inventory(self.HOST, self.POOLS, fit.Ratios(4.0)))
 
+    def test_host_limited_to_amounts_has_no_others(self):
+        limited = units.limited(self.HOST, {
+            units.cpu(5): 1, units.cpu(7): 1, units.memory(2): 512,
+            units.pages(2, 4): 2 ** 17, units.shared_cpus(2): 1})
+
+        [cell] = limited.cells
+        [pages] = cell.pages
+        self.assertEqual(
+            ({5, 7}, 512, 2 ** 17, 1),
+            (cell.free_pcpus, cell.free_memory_mb,
+             pages.total - pages.reserved - pages.used,
+             len(cell.cpus) - cell.cpu_usage))
+
     def test_names_are_resource_classes(self):
         for name in units.inventory(self.HOST, self.POOLS, fit.Ratios()):
             self.assertTrue(resources.is_known(name), name)

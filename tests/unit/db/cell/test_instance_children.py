@@ -192,6 +192,21 @@ class TestHardware(base.TestCase):
             self.assertEqual((None, None), self.read(
                 instance_children.get_hardware, second))
 
+    def test_servers_with_requests_are_listed(self):
+        both, cells, devices, neither = uuids = samples.uuids(4)
+        self.write(instances.create, [
+            samples.instance(uuid) for uuid in uuids], samples.NOW)
+        for uuid, documents in ((both, ({'cells': []}, {'requests': []})),
+                                (cells, ({'cells': []}, None)),
+                                (devices, (None, {'requests': []}))):
+            self.write(instance_children.set_hardware, uuid, *documents)
+
+        for among, found in (([both, cells, devices, neither],
+                              [both, cells, devices]), ([neither], []),
+                             ([cells, neither], [cells]), ([], [])):
+            self.assertEqual(sorted(found), self.read(
+                instance_children.list_with_hardware, among))
+
     def test_unknown_server_has_no_request(self):
         self.assertEqual((None, None), self.read(
             instance_children.get_hardware, samples.uuids(1)[0]))
