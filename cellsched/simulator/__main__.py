@@ -25,7 +25,8 @@ def main() -> int:
     if not arguments.logs:
         logging.disable(logging.CRITICAL)
     now = clock.Clock().monotonic
-    shared = harness.Harness()
+    shared = harness.Harness(*(
+        harness.HARDWARE if arguments.hardware else ()))
     claims = (claim_servers.KINDS[arguments.claims]
               if arguments.claims else None)
     began, steps, failed = now(), 0, 0
@@ -59,6 +60,8 @@ def _arguments() -> argparse.Namespace:
                  *faults.SERVER_KINDS)))
     parser.add_argument('--claims', choices=sorted(claim_servers.KINDS),
                         help='the claim store, on a model of its server')
+    parser.add_argument('--hardware', action='store_true',
+                        help='servers with dedicated CPUs, pages and devices')
     parser.add_argument('--rate', type=float,
                         help='how often, between 0 and 1, likewise')
     parser.add_argument('--trace', action='store_true',

@@ -28,7 +28,7 @@ from cellsched.simulator.promises import simulation
 import hashlib
 import logging
 logging.disable(logging.CRITICAL)
-shared = harness.Harness()
+shared = harness.Harness(*(harness.HARDWARE if sys.argv[3:] else ()))
 for seed in range(int(sys.argv[1])):
     trace = simulation.Simulation(
         shared, seed, claims=claim_servers.KINDS.get(sys.argv[2])).run().trace
@@ -51,10 +51,13 @@ class SimulationTestCase(base.TestCase):
     #: The full profile tries 1 000 seeds in one test.
     timeout_s = 7200
 
+    #: The arguments of the harness.
+    setup = ()
+
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.harness = harness.Harness()
+        cls.harness = harness.Harness(*cls.setup)
         cls.addClassCleanup(cls.harness.close)
 
     def setUp(self):
@@ -66,7 +69,8 @@ class SimulationTestCase(base.TestCase):
         """Neither the order of sets nor that of threads changes a trace."""
         traces = [subprocess.run(
             [sys.executable, '-W', 'ignore', '-c', _TRACES,
-             str(profile.TRACED_SEEDS), claims], check=True,
+             str(profile.TRACED_SEEDS), claims,
+             *(['hardware'] if self.setup else [])], check=True,
             capture_output=True, text=True,
             env={**os.environ, 'PYTHONHASHSEED': number}).stdout
             for number in ('1', '2')]
@@ -106,6 +110,26 @@ class TestSimulation(SimulationTestCase):
             '    2     1.000 a1: reached Spawn\n'
             'seed 7, faults kill, step 2: S1: broken', outcome.text(last=1))
 
+    def test_seed_determines_the_history(self):
+        self.assertDetermined()
+
+
+class TestHardware(SimulationTestCase):
+    """Each server has dedicated CPUs, pages and a device."""
+
+    setup = harness.HARDWARE
+
+    def test_promises_hold_with_all_kinds_of_faults(self):
+        for seed in range(profile.STORE_SEEDS):
+            self.assertKept(seed)
+
+    def test_servers_have_the_parts_that_claims_name(self):
+        outcome = self.assertKept(1, [])
+
+        self.assertIn("('active', None)", outcome.text())
+        self.assertEqual(outcome.trace, self.assertKept(1, []).trace)
+
+    @profile.full_only('a seed is compared with itself by default')
     def test_seed_determines_the_history(self):
         self.assertDetermined()
 

@@ -15,6 +15,7 @@ import sqlalchemy as sa
 
 from cellsched.cells import cell0
 from cellsched.claims import validation
+from cellsched.compute import places
 from cellsched.conductor.tasks import build_and_schedule
 from cellsched.conductor.tasks import build_instances
 from cellsched.db.api import build_requests
@@ -23,6 +24,7 @@ from cellsched.db.api import models
 from cellsched.db.cell import instances
 from cellsched.db.cell import on_host
 from cellsched import migrations
+from cellsched.scheduler.decision import allocation
 from cellsched.simulator.promises import harness
 from cellsched.simulator.promises import simulation
 from tests import profile
@@ -117,16 +119,30 @@ def lock_nothing(connection, uuids):
     return set(uuids)
 
 
-@profile.by_default(
-    'test_fence_of_the_lease', 'test_proof_of_a_guest_lost_by_its_host',
-    reason='more guards whose absence the simulation notices')
-class TestSimulationProof(base.TestCase):
+def allocate_without_names(hosts, row, demand, allocated):
+    """Claim amounts only: no CPUs, pages and devices by their names."""
+    return allocated
+
+
+def use_at_once(places_, uuid, hardware, claimed):
+    """Treat what is claimed as free, although another guest has it."""
+    return False
+
+
+def keep_place(places_, uuid):
+    """Keep the CPUs, pages and devices of a server that is gone."""
+
+
+class ProofTestCase(base.TestCase):
+
+    #: The arguments of the harness.
+    setup = ()
 
     def setUp(self):
         super().setUp()
         logging.disable(logging.CRITICAL)
         self.addCleanup(logging.disable, logging.NOTSET)
-        self.harness = harness.Harness()
+        self.harness = harness.Harness(*self.setup)
         self.addCleanup(self.harness.close)
 
     def assertIsMissed(self, *replaced, kinds=RACES, rate=0.2, first=0):
@@ -148,6 +164,12 @@ class TestSimulationProof(base.TestCase):
     def run_seed(self, seed, kinds, rate):
         return simulation.Simulation(
             self.harness, seed, kinds, rate).run().failure
+
+
+@profile.by_default(
+    'test_fence_of_the_lease', 'test_proof_of_a_guest_lost_by_its_host',
+    reason='more guards whose absence the simulation notices')
+class TestSimulationProof(ProofTestCase):
 
     def test_lease(self):
         self.assertIsMissed(
@@ -200,3 +222,22 @@ class TestSimulationProof(base.TestCase):
 
     def test_conditions_of_transitions(self):
         self.assertIsMissed((instances, '_change', change_anyhow))
+
+
+@profile.by_default(
+    'test_release_of_cpus_pages_and_devices',
+    reason='more guards whose absence the simulation notices')
+class TestHardwareProof(ProofTestCase):
+    """Guards of dedicated CPUs, pages and devices."""
+
+    setup = harness.HARDWARE
+
+    def test_names_in_claims(self):
+        self.assertIsMissed(
+            (allocation, 'with_hardware', allocate_without_names))
+
+    def test_release_of_cpus_pages_and_devices(self):
+        self.assertIsMissed((places.Places, 'remove', keep_place))
+
+    def test_check_for_guests_that_claims_have_left(self):
+        self.assertIsMissed((places.Places, '_is_in_use', use_at_once))

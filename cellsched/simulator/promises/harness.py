@@ -3,6 +3,7 @@
 
 from collections.abc import Iterator
 from collections.abc import Mapping
+import json
 import pathlib
 import sqlite3
 import tempfile
@@ -29,6 +30,27 @@ CELLS = {'cell1': {'a1': 4, 'a2': 3}, 'cell2': {'b1': 4}}
 #: Flavors by name: VCPUs, MB and GB. No host has capacity for ``huge``.
 FLAVORS = {'small': (1, 512, 1), 'large': (2, 1024, 1),
            'huge': (64, 512, 1)}
+
+#: Two NUMA cells of each host, each with room for two small servers or one
+#: large one, and three devices.
+_CELLS = [{'id': cell, 'memory_mb': 4096, 'cpus': f'{4 * cell}',
+           'dedicated': f'{4 * cell + 1}-{4 * cell + 2}',
+           'pages': [{'size_kb': 4, 'total': 2 ** 19},
+                     {'size_kb': 2048, 'total': 512}]} for cell in (0, 1)]
+_DEVICE = {'vendor_id': '8086', 'product_id': '154c'}
+_DEVICES = [{**_DEVICE, 'count': count, 'numa_node': cell}
+            for cell, count in ((0, 2), (1, 1))]
+
+#: Arguments of a harness in which each server has dedicated CPUs, pages and a
+#: device.
+HARDWARE: tuple[Mapping[str, Mapping[str, Any]], Mapping[str, str]] = ({
+    'fake_virt': {'hardware': json.dumps(
+        {'cells': _CELLS, 'devices': _DEVICES})},
+    'filter_scheduler': {'enabled_filters': (
+        'ComputeFilter,NUMATopologyFilter,PciPassthroughFilter')},
+    'pci': {'alias': json.dumps({'name': 'nic', **_DEVICE})},
+}, {'hw:cpu_policy': 'dedicated', 'hw:mem_page_size': '2048',
+    'pci_passthrough:alias': 'nic:1'})
 
 #: Interval of periodic tasks that must not run twice.
 NEVER_S = 10 ** 6
@@ -65,11 +87,13 @@ class Harness:
     """Configurations, schemas, and a new deployment.
 
     :param options: options for every service, by group
+    :param extra_specs: those of all flavors
     :ivar state_path: the directory of what hosts keep
     """
 
     def __init__(
-        self, options: Mapping[str, Mapping[str, Any]] | None = None
+        self, options: Mapping[str, Mapping[str, Any]] | None = None,
+        extra_specs: Mapping[str, str] | None = None,
     ) -> None:
         self._state = tempfile.TemporaryDirectory()
         self.state_path = self._state.name
@@ -85,7 +109,7 @@ class Harness:
         self._images: dict[str, sqlite3.Connection] = {}
         #: The files that hosts keep, with their first contents.
         self._files: dict[pathlib.Path, str] = {}
-        self._prepare()
+        self._prepare(extra_specs or {})
 
     def reset(self) -> None:
         """Restore the first content of all stores and files."""
@@ -93,8 +117,9 @@ class Harness:
             store.load(self._images[url])
         for path, text in self._files.items():
             path.write_text(text, encoding='ascii')
-            for each in path.parent.glob('unfinished/*'):
-                each.unlink()
+            for kept in 'unfinished', 'places':
+                for each in path.parent.glob(f'{kept}/*'):
+                    each.unlink()
 
     def close(self) -> None:
         """Close the stores."""
@@ -104,7 +129,7 @@ class Harness:
         for image in self._images.values():
             image.close()
 
-    def _prepare(self) -> None:
+    def _prepare(self, extra_specs: Mapping[str, str]) -> None:
         world = processes.World(self.stores)
         api = world.add('api', services.api, self.confs['api'])
         parts = api.parts()
@@ -120,10 +145,12 @@ class Harness:
             for host in hosts:
                 world.add(host, services.compute, self.confs[host]).start()
         parts.discovery.discover()
+        made = flavors.Flavors(
+            authorization.LocalOperator(), parts.database, parts.clock)
         for flavor, sizes in FLAVORS.items():
-            flavors.Flavors(
-                authorization.LocalOperator(), parts.database, parts.clock,
-            ).create(context.admin(), flavor, *sizes)
+            made.create(context.admin(), flavor, *sizes)
+            if extra_specs:
+                made.set_extra_specs(context.admin(), flavor, extra_specs)
         for cell in CELLS:
             self.hosts.update(self.stores[database(cell)].query(
                 'select uuid, host from compute_nodes'))

@@ -17,6 +17,7 @@ from typing import NamedTuple
 from cellsched.claims import base as claims_base
 from cellsched.claims import listing
 from cellsched.db.cell import states
+from cellsched.hardware import units
 from cellsched import migrations
 from cellsched.simulator.promises import harness
 from cellsched.simulator.promises import machines
@@ -214,6 +215,20 @@ class Invariants:
             raise Violation('guests', f'the guest of {uuid} is destroyed, and '
                                       'no user deletes its server')
 
+    def look_at_parts(self, machine: machines.Machine) -> None:
+        """Check that no CPU, page or device of a machine is used twice.
+
+        :raises Violation: several guests have one of them
+        """
+        guests, used = machine.list_instances(), collections.Counter[str]()
+        for uuid, amounts in machine.placed().items():
+            if uuid in guests:
+                used.update(amounts)
+        for name, total in machine.parts().items():
+            if used[name] > total:
+                raise Violation('parts', f'guests of {machine.conf.host} use '
+                                         f'{used[name]} of {total} {name}')
+
     def _look_at_places(self, uuids: Iterable[str]) -> None:
         for uuid in uuids:
             if uuid in self.disturbed or uuid in self._interrupted:
@@ -334,6 +349,7 @@ class Invariants:
         for uuid in sorted({*self._requests, *self._cells, *claims}):
             self._check_one(uuid, claims.get(uuid, {}))
         self._check_strays()
+        self._check_parts(claims)
         for batch in self._workload.batches:
             self._check_batch(batch)
         self._check_nodes()
@@ -393,7 +409,7 @@ class Invariants:
                 'select vcpus, memory_mb, root_gb from instances '
                 f"where uuid = '{uuid}' and deleted = 0")[0]
             taken = [each for claim in claims.values()
-                     for _, each in sorted(claim.items())]
+                     for _, each in sorted(units.plain(claim).items())]
             if taken != [flavor[2], flavor[1], flavor[0]]:
                 raise Violation('S4', f'{uuid} holds {claims}, not {flavor}')
             if not any(uuid in machine.list_instances()
@@ -410,6 +426,25 @@ class Invariants:
         name = self._workload.names.get(uuid, row.name)
         if name not in ('maybe', row.name) and uuid not in self.disturbed:
             raise Violation('rename', f'{uuid} is {row.name!r}, not {name!r}')
+
+    def _check_parts(
+        self, claims: Mapping[str, Mapping[str, Mapping[str, int]]]
+    ) -> None:
+        """Check that servers have the CPUs, pages and devices of their claims.
+
+        All others are free.
+        """
+        for machine in self._machines.values():
+            self.look_at_parts(machine)
+            placed = machine.placed()
+            for uuid in sorted({*placed, *machine.list_instances()}
+                               - self.disturbed):
+                named: dict[str, int] = {}
+                for claim in claims.get(uuid, {}).values():
+                    named |= units.named(claim)
+                if named != placed.get(uuid, {}):
+                    raise Violation('parts', f'{uuid} has {placed.get(uuid)} '
+                                             f'and holds {named}')
 
     def _names(self, provider: str) -> set[str]:
         """Return the names of the host that has a provider now."""

@@ -11,7 +11,10 @@ from uuid import UUID
 from uuid import uuid5
 
 from cellsched.clock import Clock
+from cellsched.compute import places
 from cellsched import exception
+from cellsched.hardware.fit import Ratios
+from cellsched.hardware import units
 from cellsched import objects
 from cellsched.virt import base
 from cellsched.virt import fake
@@ -34,6 +37,7 @@ class Machine(fake.FakeDriver):
     """The virtualisation driver of a machine, whose host name can change.
 
     :param destroyed: called with the uuid of each guest that is destroyed
+    :param spawned: called with the machine after it has spawned a guest
     :ivar conf: the configuration of the agent that runs on it
     :ivar names: the name of the host; its former name as well, while it gets
         another one
@@ -42,7 +46,8 @@ class Machine(fake.FakeDriver):
     """
 
     def __init__(
-        self, conf: Any, clock: Clock, destroyed: Callable[[str], None]
+        self, conf: Any, clock: Clock, destroyed: Callable[[str], None],
+        spawned: Callable[[Machine], None] = lambda machine: None,
     ) -> None:
         super().__init__(conf, clock)
         self.names = {conf.host}
@@ -51,6 +56,7 @@ class Machine(fake.FakeDriver):
         self._vcpus = conf.fake_virt.vcpus
         self.node: MovableNode | None = None
         self._destroyed = destroyed
+        self._spawned = spawned
 
     def nodes(self) -> dict[str, base.NodeResources]:
         [[name, own]] = super().nodes().items()
@@ -58,7 +64,8 @@ class Machine(fake.FakeDriver):
         nodes = {name: dataclasses.replace(own, vcpus=self._vcpus)}
         if self.node is not None:
             nodes[NODE] = dataclasses.replace(
-                own, vcpus=_NODE_VCPUS, uuid=NODE_ID)
+                own, vcpus=_NODE_VCPUS, uuid=NODE_ID, topology=None,
+                devices=())
         return nodes
 
     def providers(self, host_id: str) -> set[str]:
@@ -76,6 +83,7 @@ class Machine(fake.FakeDriver):
     def spawn(self, instance: objects.Instance, node: str) -> None:
         if node != NODE:
             super().spawn(instance, node)
+            self._spawned(self)
         elif self.node is None:
             raise exception.BuildFailed(
                 uuid=instance.uuid, reason='the node is gone')
@@ -92,6 +100,20 @@ class Machine(fake.FakeDriver):
     def list_instances(self) -> list[str]:
         moving = () if self.node is None else self.node.guests
         return sorted({*super().list_instances(), *moving})
+
+    def parts(self) -> dict[str, int]:
+        """Return the numbers of its CPUs, pages and devices, by class."""
+        return units.inventory(*self._hardware, Ratios())
+
+    def placed(self) -> dict[str, dict[str, int]]:
+        """Return the CPUs, pages and devices of servers, by their uuids.
+
+        They are in the files that the agent keeps.
+        """
+        kept = places.PlaceFiles(self.conf.state_path).read()
+        return {uuid: units.amounts(
+            self._hardware.topology, place.cells, place.devices)
+            for uuid, place in kept.items()}
 
     def spawned_at(self, uuid: str) -> datetime.datetime | None:
         if self.node is not None and uuid in self.node.guests:

@@ -136,7 +136,7 @@ class Simulation(processes.World):
             for host in hosts:
                 made = self.add(host, services.compute, confs[host])
                 self._machines[host] = made.driver = machines.Machine(
-                    made.conf, made.clock, self.destroyed)
+                    made.conf, made.clock, self.destroyed, self.spawned)
                 if 'build' in self.faults.kinds:
                     made.driver.fail_builds(self._random.choice((0, 1, 3)))
         if 'node' in self.faults.kinds:
@@ -277,6 +277,10 @@ class Simulation(processes.World):
     def destroyed(self, uuid: str) -> None:
         """Check that a guest may be destroyed."""
         self._check(self.invariants.look_at_destroyed, uuid)
+
+    def spawned(self, machine: machines.Machine) -> None:
+        """Check the CPUs, pages and devices of a machine's guests."""
+        self._check(self.invariants.look_at_parts, machine)
 
     def _check(self, check: Callable[[Any], None], of: Any) -> None:
         try:
