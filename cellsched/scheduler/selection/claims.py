@@ -14,6 +14,7 @@ from cellsched import batching
 from cellsched.claims import base
 from cellsched.clock import Clock
 from cellsched import exception
+from cellsched.hardware import units
 from cellsched.hosts import view
 from cellsched import migrations
 from cellsched import objects
@@ -224,7 +225,9 @@ class ClaimRefusals:
     """Hosts excluded from this request after the claim store refused them.
 
     A host without capacity is retried once the table is refreshed, and is
-    excluded after the second refusal. A host that violates the group policy is
+    excluded after the second refusal. A host without a CPU, pages or devices
+    that the claim names may have others, so it is excluded after the second
+    refusal of the same ones. A host that violates the group policy is
     excluded at once, together with the hosts named in the error. The error
     also names group members that were claimed just before; they are added to
     the request. A host with locked rows is excluded at once, too.
@@ -237,6 +240,8 @@ class ClaimRefusals:
         self.busy: exception.ClaimBusy | None = None
         self._locked: dict[str, None] = {}
         self._lost: collections.Counter[str] = collections.Counter()
+        #: Refusals by node and part; the part is empty for a whole host.
+        self._parts = collections.Counter[tuple[str, str]]()
         self._named: dict[str, None] = {}
         #: Node uuids, and names of hosts.
         self._denied: dict[str, None] = {}
@@ -293,7 +298,8 @@ class ClaimRefusals:
         """
         node = node or refusal.provider
         if not isinstance(refusal, exception.GroupPolicyViolated):
-            return self.add_full(node, is_first)
+            return self.add_full(
+                node, is_first, ''.join(units.named({refusal.resource: 1})))
         self._denied[node] = None
         self._members |= dict.fromkeys(refusal.members)
         if refusal.policy == base.AFFINITY or not refusal.members:
@@ -304,9 +310,15 @@ class ClaimRefusals:
         else:
             self._full |= dict.fromkeys(refusal.hosts)
 
-    def add_full(self, node: str, is_first: bool = True) -> None:
-        """Add a node that has no capacity; see :meth:`add`."""
-        self._lost[node] += 1
+    def add_full(
+        self, node: str, is_first: bool = True, part: str = ''
+    ) -> None:
+        """Add a node that has no capacity; see :meth:`add`.
+
+        :param part: the class of its CPU, pages or devices that were refused
+        """
+        self._parts[node, part] += 1
+        self._lost[node] = max(self._lost[node], self._parts[node, part])
         if is_first or self._lost[node] > 1:
             self._named[node] = None
 

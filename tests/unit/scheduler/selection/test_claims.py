@@ -294,9 +294,9 @@ class TestRefusals(base.TestCase):
         self.uuids = self.hosts['uuid'].tolist()
         self.refusals = claims.ClaimRefusals()
 
-    def no_room(self, row):
+    def no_room(self, row, resource='VCPU'):
         self.refusals.add(exception.ClaimRefused(
-            provider=self.uuids[row], resource='VCPU', amount=1,
+            provider=self.uuids[row], resource=resource, amount=1,
             consumer='i'))
 
     def no_place(self, row, policy, *hosts):
@@ -316,6 +316,20 @@ class TestRefusals(base.TestCase):
         self.assertEqual(self.uuids[:2], self.refusals.lost)
         self.assertEqual([0, 1], self.refusals.refused(self.hosts))
         self.assertEqual([], self.refusals.closed(self.hosts))
+
+    def test_host_is_hopeless_after_refusals_of_the_same_part(self):
+        for first, second in (
+                ('CUSTOM_PCPU_1', 'CUSTOM_PCPU_2'),
+                ('CUSTOM_NUMA0_PAGES_4KB', 'CUSTOM_NUMA1_PAGES_4KB')):
+            self.refusals = claims.ClaimRefusals()
+            self.no_room(0, first)
+            self.no_room(0, second)
+            self.assertEqual([], self.refusals.hopeless(self.hosts))
+            self.assertEqual(self.uuids[:1], self.refusals.lost)
+
+            self.no_room(0, second)
+
+            self.assertEqual([0], self.refusals.hopeless(self.hosts))
 
     def test_hosts_named_by_the_store_are_closed(self):
         self.no_place(0, 'anti-affinity', 'a', 'b', 'gone')
