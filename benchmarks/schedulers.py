@@ -66,15 +66,22 @@ def running(name, size):
             calls.child(observe, (name, address)))
         schedulers = stack.enter_context(calls.children(
             serve, (name, files), size.schedulers))
-        yield (lambda: fill_up(parts.claims, schedulers, observer, size),
-               kind.version(address))
+        places = {host_databases.node(host): PLACES - TAKEN
+                  for host in range(size.hosts)}
+        yield (lambda: fill_up(
+            parts.claims, schedulers, observer, size.clients, places),
+            kind.version(address))
 
 
-def fill_up(store, schedulers, observer, size):
-    """Let schedulers claim the last places; return the outcomes."""
+def fill_up(store, schedulers, observer, clients, places, fields=FLAVOR):
+    """Let schedulers claim the last places; return the outcomes.
+
+    :param places: the number of free places by provider
+    :param fields: those of the request for each server
+    """
     observer.send('look')
     for number, scheduler in enumerate(schedulers):
-        scheduler.send(len(range(number, size.clients, len(schedulers))))
+        scheduler.send((len(range(number, clients, len(schedulers))), fields))
     every, conflicts, gave_up = zip(*receive(schedulers))
     observer.send('stop')
     [seen] = receive([observer])
@@ -88,8 +95,6 @@ def fill_up(store, schedulers, observer, size):
         raise RuntimeError(f'{len(wrong)} servers have other claims than '
                            'their clients received')
     store.release(winners)
-    places = {host_databases.node(host): PLACES - TAKEN
-              for host in range(size.hosts)}
     return outcomes.Round(
         every, places, sum(conflicts), seen, sum(gave_up))
 
@@ -118,15 +123,19 @@ def serve(pipe, given):
 
 
 def answer(pipe, driver, store):
-    """Run the number of clients in each message; send their outcomes."""
+    """Run the clients of each message; send their outcomes.
+
+    A message has the number of clients and the fields of their requests.
+    """
     with contextlib.suppress(EOFError):
         while True:
-            clients = pipe.recv()
+            clients, fields = pipe.recv()
             driver.loader.refresh(context.admin())
             before = store.unsuccessful()
             with futures.ThreadPoolExecutor(clients) as pool:
                 found, gave_up = zip(*pool.map(
-                    lambda _: ask_until_refused(driver), range(clients)))
+                    lambda _: ask_until_refused(driver, fields),
+                    range(clients)))
             pipe.send((sum(found, []), store.unsuccessful() - before,
                        sum(gave_up)))
 
@@ -136,7 +145,7 @@ def repeat(stopped, task, interval_s):
         task()
 
 
-def ask_until_refused(driver):
+def ask_until_refused(driver, fields):
     """Request one server after the other; return the outcomes.
 
     If the store is too busy, the client requests the same server again.
@@ -149,7 +158,7 @@ def ask_until_refused(driver):
         start, provider, answered = time.perf_counter(), None, False
         while not answered:
             try:
-                provider, answered = ask(driver, consumer), True
+                provider, answered = ask(driver, consumer, fields), True
             except exception.ClaimStoreFailed:
                 raise
             except (exception.DatabaseUnreachable, exception.ServiceBusy):
@@ -160,9 +169,9 @@ def ask_until_refused(driver):
     return found, gave_up
 
 
-def ask(driver, consumer):
+def ask(driver, consumer, fields=FLAVOR):
     """Return the provider of one server, or None."""
-    request = builders.request(**FLAVOR)
+    request = builders.request(**fields)
     request.instance_uuid = consumer
     try:
         [[chosen, *_]] = driver.select_destinations(

@@ -14,7 +14,9 @@ from tests.integration.nova import caller
 from tests.integration import servers
 from tests import profile
 
-COMMAND = pathlib.Path(__file__).parents[3] / 'benchmarks' / 'racing.py'
+BENCHMARKS = pathlib.Path(__file__).parents[3] / 'benchmarks'
+
+COMMAND = BENCHMARKS / 'racing.py'
 
 SIZE = {'processes': 4, 'clients': 8, 'rounds': 2,
         'claims': profile.RACING_CLAIMS}
@@ -59,6 +61,43 @@ class Hesitant(racing.memory.MemoryClaims):
 racing.memory.MemoryClaims = globals()[sys.argv.pop(1)]
 sys.exit(racing.main())
 """
+
+
+@profile.full_only('tests.functional.test_hardware_races has two schedulers')
+class TestPartsRacing(base.TestCase):
+    """Sixteen schedulers race for CPUs, pages and devices."""
+
+    def run_race(self, name, *args, **options):
+        found = self.run_command(
+            sys.executable, '-W', 'ignore',
+            str(BENCHMARKS / 'parts_racing.py'), name, *args,
+            timeout_s=1000.0, **options)
+        rows = [json.loads(line) for line in found.splitlines()]
+        self.assertEqual(
+            ['cpu', 'page', 'device'], [each['part'] for each in rows])
+        return rows
+
+    def check(self, name):
+        for row in self.run_race(name):
+            self.assertEqual((32, 32, 0, 0), tuple(row[each] for each in (
+                'places', 'servers', 'oversold',
+                'refused_although_it_fitted')), row)
+
+    def test_each_part_is_given_once_in_sqlite(self):
+        self.check('sqlite')
+
+    def test_each_part_is_given_once_in_postgresql(self):
+        base.installed(servers.PostgreSQL)
+        self.check('postgresql')
+
+    def test_each_part_is_given_once_in_etcd(self):
+        base.installed(etcd.Etcd)
+        self.check('etcd')
+
+    def test_schedulers_that_claim_no_names_are_detected(self):
+        for row in self.run_race(
+                'sqlite', '--unnamed', '--processes', '4', expected=1):
+            self.assertGreater(row['servers'], row['places'], row)
 
 
 @profile.by_default(
