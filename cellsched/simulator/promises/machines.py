@@ -112,7 +112,7 @@ class Machine(fake.FakeDriver):
         """
         kept = places.PlaceFiles(self.conf.state_path).read()
         return {uuid: units.amounts(
-            self._hardware.topology, place.cells, place.devices)
+            self._hardware.topology, place.cells, place.pools)
             for uuid, place in kept.items()}
 
     def spawned_at(self, uuid: str) -> datetime.datetime | None:
