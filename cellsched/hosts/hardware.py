@@ -356,7 +356,6 @@ def _step(host: HostHardware, demand: fit.Demand) -> _Step | None:
         pools, demand.devices, None,
         [each.host_cell for each in placement] or None, topology) or ()
     return _Step(
-        units.amounts(topology, placement, pools, remaining)
-        if host.is_claimed else {},
+        units.amounts(topology, placement, pools, remaining),
         host._replace(topology=topology and fit.used(topology, placement),
                       pools=remaining))

@@ -153,12 +153,20 @@ class TestHardwareCapacity(base.TestCase):
                     for first in range(0, 8, threads))))
         return host.HostTopology(tuple(found))
 
+    #: Whether claims have the use of the hosts, and not their reports.
+    claims = True
+
     def hosts(self):
         """Return hosts of several shapes, some of them half full."""
         topologies = [self.topology(8, 8, threads=2), self.topology(8, 7),
                       self.topology(8), None]
         pools = devices.pools([
             cells.pool(1, 0, dev_type='type-VF'), cells.pool(1, 1)])
+        if not self.claims:
+            return document.HostDocument(builders.table(
+                cell=['1', '1', '2', '2'], numa_topology=topologies,
+                device_pools=[pools] * 4, available={
+                    'PCPU': [16, 15, 8, 8]}), builders.NOW)
         totals = [units.inventory(each and each.unused, pools, fit.Ratios())
                   for each in topologies]
         for each, total in zip(topologies, totals):
@@ -228,6 +236,12 @@ class TestHardwareCapacity(base.TestCase):
                 root_gb=0, extra_specs=dedicated, **fields))
 
             self.assertEqual(limits, [each.limit for each in found.cells])
+
+
+class TestReportedCapacity(TestHardwareCapacity):
+    """The hosts report their use, and no claims name its parts."""
+
+    claims = False
 
 
 class TestSnapshotPlan(PlanTestCase):
