@@ -55,6 +55,7 @@ def register(conf: cfg.ConfigOpts, program: str) -> None:
     :param program: the name of the program, for the name of the file
     """
     def options() -> Any:
+        # As above.
         from oslo_reports.generators.conf import ConfigReportGenerator
 
         return ConfigReportGenerator(conf)()

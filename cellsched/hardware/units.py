@@ -217,7 +217,7 @@ def reduced(host: HostTopology, available: Available) -> HostTopology:
 def _reduced_cell(cell: HostCell, amounts: tuple[float, ...]) -> HostCell:
     if not any(amounts):
         return cell
-    memory_mb, vcpus, *taken = (-int(amount) for amount in amounts)
+    memory_mb, vcpus, *taken = (max(0, -int(amount)) for amount in amounts)
     used_kb = [size * count for size, count in zip(cell.sizes, taken)]
     # See _claimed_cell.
     if used_kb:
@@ -242,8 +242,8 @@ def free_devices(
         and the amounts are those of later selections, below 0
     """
     free = available(tuple(map(device, pools)))
-    found = (dataclasses.replace(pool, count=int(count) + (
-        pool.count if are_reported else 0))
+    found = (dataclasses.replace(pool, count=(
+        pool.count + min(0, int(count)) if are_reported else int(count)))
         for pool, count in zip(pools, free))
     return tuple(pool for pool in found if pool.count > 0)
 

@@ -123,7 +123,7 @@ class TestHardware(SimulationTestCase):
         for seed in range(profile.STORE_SEEDS):
             self.assertKept(seed)
 
-    def test_servers_have_the_parts_that_claims_name(self):
+    def test_servers_have_the_parts_of_their_claims(self):
         outcome = self.assertKept(1, [])
 
         self.assertIn("('active', None)", outcome.text())

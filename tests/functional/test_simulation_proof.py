@@ -239,5 +239,5 @@ class TestHardwareProof(ProofTestCase):
     def test_release_of_cpus_pages_and_devices(self):
         self.assertIsMissed((places.Places, 'remove', keep_place))
 
-    def test_check_for_guests_that_claims_have_left(self):
+    def test_check_for_guests_without_claims(self):
         self.assertIsMissed((places.Places, '_is_in_use', use_at_once))

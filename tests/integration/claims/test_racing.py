@@ -94,7 +94,7 @@ class TestPartsRacing(base.TestCase):
         base.installed(etcd.Etcd)
         self.check('etcd')
 
-    def test_schedulers_that_claim_no_names_are_detected(self):
+    def test_schedulers_with_unnamed_claims_are_detected(self):
         for row in self.run_race(
                 'sqlite', '--unnamed', '--processes', '4', expected=1):
             self.assertGreater(row['servers'], row['places'], row)

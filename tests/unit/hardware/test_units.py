@@ -30,7 +30,7 @@ class UnitsTest(unittest.TestCase):
             units.device(pool): 3},
             units.inventory(self.HOST, self.POOLS, fit.Ratios(4.0)))
 
-    def test_host_limited_to_amounts_has_no_others(self):
+    def test_host_limited_to_amounts_has_no_more(self):
         limited = units.limited(self.HOST, {
             units.cpu(5): 1, units.cpu(7): 1, units.memory(2): 512,
             units.pages(2, 4): 2 ** 17, units.shared_cpus(2): 1})
