@@ -121,7 +121,11 @@ class TestBenchmarks(base.TestCase):
             'novas-place-1', hosts=20, cells=2, nova=1, turns=1)
 
         times = {line['what']: line for line in found['results']}
-        self.assertEqual({'ours', 'nova'}, set(times))
+        self.assertEqual({'ours', 'nova', 'decision'}, set(times))
+        # A decision is a part of a request.
+        self.assertLess(0, times['decision']['median_ms'])
+        self.assertLess(times.pop('decision')['median_ms'],
+                        times['ours']['median_ms'])
         figures = {line['what']: line for line in found['figures']}
         ratio = figures['nova over ours']
         self.assertIn(ratio['bar'],
