@@ -340,10 +340,14 @@ class Places:
                 raise exception.BuildFailed(uuid=uuid, reason=problem)
             self._places[uuid] = place
         try:
+            self._keep_used(uuid, before, place.pools)
             self._files.write(uuid, place, request.topology)
         except OSError as exc:
             with self._lock:
-                del self._places[uuid]
+                if before.provider:
+                    self._places[uuid] = before
+                else:
+                    del self._places[uuid]
             raise exception.BuildFailed(
                 uuid=uuid, reason='its host cannot store its NUMA cells and '
                 'devices%(error)s',
@@ -360,13 +364,8 @@ class Places:
         Its one-time-use devices stay reserved until an operator removes their
         files. If they cannot be written, the server keeps its place.
         """
-        place = self.get(uuid)
         try:
-            for pool in place.pools:
-                if pool.is_one_time:
-                    self._files.add_used(uuid, place.provider, pool)
-                    LOG.info('Device %s was used and stays reserved',
-                             units.device(pool), instance_uuid=uuid)
+            self._keep_used(uuid, self.get(uuid))
         except OSError as exc:
             LOG.error('The server keeps its NUMA cells and devices: the file '
                       'of a used device could not be written: %s',
@@ -382,6 +381,19 @@ class Places:
             LOG.warning('Could not remove the file of the NUMA cells and the '
                         'devices of the server: %s', exc.strerror,
                         instance_uuid=uuid)
+
+    def _keep_used(
+        self, uuid: str, place: Place, kept: Collection[Pool] = ()
+    ) -> None:
+        """Reserve the one-time-use devices of a place that ends.
+
+        :param kept: the devices that the server keeps
+        """
+        for pool in place.pools:
+            if pool.is_one_time and pool not in kept:
+                self._files.add_used(uuid, place.provider, pool)
+                LOG.info('Device %s was used and stays reserved',
+                         units.device(pool), instance_uuid=uuid)
 
     def _remaining(
         self, hardware: NodeHardware, uuid: str = ''

@@ -474,6 +474,31 @@ class TestUsedDevices(base.TestCase):
             self.places.remove(self.uuids[number])
             self.assertEqual((2 - number, number + 1), self.state)
 
+    def test_device_of_an_earlier_place_stays_reserved(self):
+        cards = [{**self.CARD, 'tags': {**self.CARD['tags'], 'address': each}}
+                 for each in ('0000:81:00.0', '0000:82:00.0')]
+        self.hardware = hardware(devices=cards)
+        first, second = self.hardware.devices
+        claimed = [first]
+        self.places = self.start(types.SimpleNamespace(
+            claims_of=lambda consumers: {each: [claims_base.Claim(
+                each, 'node', {units.device(claimed[0]): 1})]
+                for each in consumers}))
+        self.place(0)
+        claimed[0] = second
+        (self.directory / 'used_devices').touch()
+        self.assertRaises(exception.BuildFailed, self.place, 0)
+        self.assertEqual((first,), self.places.get(self.uuids[0]).pools)
+        (self.directory / 'used_devices').unlink()
+        self.place(0)
+
+        self.assertEqual((0, 1), self.state)
+        self.assertEqual((second,), self.places.get(self.uuids[0]).pools)
+        claimed[0] = first
+        error = self.assertRaises(exception.BuildFailed, self.place, 0)
+        self.assertIn('devices', error.reason)
+        self.assertEqual((0, 1), self.state)
+
     def test_equal_device_of_another_node_is_free(self):
         other = dataclasses.replace(self.hardware, provider='other')
         self.place(0)
