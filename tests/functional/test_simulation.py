@@ -119,6 +119,7 @@ class TestHardware(SimulationTestCase):
 
     setup = harness.HARDWARE
 
+    @profile.full_only('a run without faults has the same checks by default')
     def test_promises_hold_with_all_kinds_of_faults(self):
         for seed in range(profile.STORE_SEEDS):
             self.assertKept(seed)

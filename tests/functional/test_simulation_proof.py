@@ -225,7 +225,7 @@ class TestSimulationProof(ProofTestCase):
 
 
 @profile.by_default(
-    'test_release_of_cpus_pages_and_devices',
+    'test_names_in_claims',
     reason='more guards whose absence the simulation notices')
 class TestHardwareProof(ProofTestCase):
     """Guards of dedicated CPUs, pages and devices."""
@@ -237,7 +237,9 @@ class TestHardwareProof(ProofTestCase):
             (allocation, 'with_hardware', allocate_without_names))
 
     def test_release_of_cpus_pages_and_devices(self):
-        self.assertIsMissed((places.Places, 'remove', keep_place))
+        self.assertIsMissed((places.Places, 'remove', keep_place),
+                            kinds=('freeze', 'delay', 'lose', 'repeat'),
+                            first=12)
 
     def test_check_for_guests_without_claims(self):
         self.assertIsMissed((places.Places, '_is_in_use', use_at_once))

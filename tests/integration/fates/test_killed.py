@@ -1,13 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 """Each service is killed at each of its steps, and each build ends once."""
 
+import json
+
+from cellsched.compute import places
+from cellsched import context
+from cellsched.hardware import description
+from cellsched.hardware import units
 from tests.integration.fates import killed
 from tests.integration.fates import world
+from tests.integration import servers
 from tests import profile
 
 #: What a conductor has done, in order, when it dies.
 STEPS = ('Lease', 'Expire', 'RemoveFromCell0', 'Schedule', 'FindCell',
          'Decide', 'WriteRows', 'Release', 'Cast')
+
+#: The cells and devices of a host, for two servers.
+HARDWARE = {
+    'cells': [{'id': 0, 'memory_mb': 16384, 'cpus': '0-1', 'dedicated': '2-3',
+               'pages': [{'size_kb': 4, 'total': 2 ** 22}]}],
+    'devices': [{'vendor_id': '8086', 'product_id': '154c', 'count': 2,
+                 'numa_node': 0}]}
 
 #: The same for a build that fits nowhere.
 STEPS_OF_BURIAL = ('Schedule', 'undone Schedule', 'Bury')
@@ -161,6 +175,61 @@ class TestCompute(killed.Killed):
         self.assertEnds(uuid, None)
 
 
+class WorldOfParts(world.World):
+    """One host, whose servers have dedicated CPUs and devices."""
+
+    filters = {'enabled_filters': (
+        'ComputeFilter,NUMATopologyFilter,PciPassthroughFilter')}
+
+    def _write(self, name, groups):
+        super()._write(name, {**groups, 'pci': {'alias': json.dumps(
+            {'name': 'nic', 'vendor_id': '8086', 'product_id': '154c'})}})
+
+
+@profile.full_only('tests.functional.test_hardware_moves kills in-process')
+class TestParts(killed.Killed):
+    """An agent dies after the claim names CPUs and a device."""
+
+    @classmethod
+    def make_world(cls):
+        return WorldOfParts(
+            cls.part_of_class(servers.RabbitMQ),
+            cls.part_of_class(servers.PostgreSQL), {'cell1': {}, 'cell2': {
+                'c2': {'vcpus': 4, 'memory_mb': 16384, 'local_gb': 400,
+                       'hardware': json.dumps(HARDWARE)}}})
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.world.api.flavors.set_extra_specs(context.admin(), 'small', {
+            'hw:cpu_policy': 'dedicated', 'pci_passthrough:alias': 'nic:1'})
+
+    def setUp(self):
+        super().setUp()
+        self.start('conductor', 'api')
+
+    def placed(self):
+        """Return the parts of each server, as the files of the host say."""
+        topology = description.read('host', HARDWARE).topology
+        kept = places.PlaceFiles(self.world.directory / 'state/c2').read()
+        return {uuid: units.amounts(topology, place.cells, place.devices)
+                for uuid, place in kept.items()}
+
+    def survive(self, step):
+        self.world.agents['c2'].kill()
+        victim = self.start('compute', 'cell2', 'c2', die_at=step)
+        uuids = self.create(step, count=2)
+        self.assertTrue(victim.wait('ended')['killed'])
+        self.world.agents['c2'] = self.start('compute', 'cell2', 'c2')
+        for uuid in uuids:
+            self.assertEnds(uuid, 'ACTIVE')
+        self.assertEqual(self.placed(), {
+            uuid: units.named(claim.resources) for uuid in uuids
+            for claim in self.world.held(uuid)})
+        self.remove(*uuids)
+        self.assertEqual({}, self.placed())
+
+
 def _add(kind: type, what: str, method: str, steps, *args) -> None:
     """Add a test of each step, as if it had been written out."""
     for step in steps:
@@ -191,6 +260,8 @@ _add(TestCompute, 'build_is_retried_on_another_host_after',
      TestCompute.FIRST)
 _add(TestCompute, 'deletion_is_done_after', 'terminate',
      ('Destroy', 'Terminate'))
+_add(TestParts, 'servers_have_the_parts_of_claims_after', 'survive',
+     ('Begin', 'GiveNetworks', 'Spawn', 'Finish'))
 
 for kind, names in (
         (TestConductor, ['test_servers_are_built_once_after_writerows']),

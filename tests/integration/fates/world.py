@@ -83,6 +83,9 @@ class Child:
 class World(deployment.Deployment):
     """A deployment whose services are forked, one for each host and above."""
 
+    #: Options of ``[filter_scheduler]``.
+    filters: Mapping[str, Any] = {}
+
     def _start_services(self) -> None:
         self._numbers = itertools.count(1)
         self._children: dict[int, Child] = {}
@@ -97,7 +100,7 @@ class World(deployment.Deployment):
         started = [self.scheduler]
         #: The agents, by their hosts.
         self.agents: dict[str, Child] = {}
-        for cell, hosts in deployment.CELLS.items():
+        for cell, hosts in self._cells.items():
             started.append(self.start('conductor', cell))
             for host in hosts:
                 self.agents[host] = self.start('compute', cell, host)
@@ -208,7 +211,7 @@ class World(deployment.Deployment):
     def _write(
         self, name: str, groups: Mapping[str, Mapping[str, Any]]
     ) -> None:
-        groups = {**groups, 'filter_scheduler': {}}
+        groups = {**groups, 'filter_scheduler': self.filters}
         super()._write(name, {
             group: {**SOON.get(group, {}), **groups.get(group, {})}
             for group in {**SOON, **groups}})
