@@ -46,7 +46,7 @@ class TestCase(moving.TestCase):
         """Return what the servers on a host have, as its files say."""
         kept = places.PlaceFiles(
             self.world.agents[host].parts.conf.state_path).read()
-        return {uuid: units.amounts(TOPOLOGY, place.cells, place.devices)
+        return {uuid: units.amounts(TOPOLOGY, place.cells, place.pools)
                 for uuid, place in kept.items()}
 
     def restart(self, host):

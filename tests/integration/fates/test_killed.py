@@ -212,7 +212,7 @@ class TestParts(killed.Killed):
         """Return the parts of each server, as the files of the host say."""
         topology = description.read('host', HARDWARE).topology
         kept = places.PlaceFiles(self.world.directory / 'state/c2').read()
-        return {uuid: units.amounts(topology, place.cells, place.devices)
+        return {uuid: units.amounts(topology, place.cells, place.pools)
                 for uuid, place in kept.items()}
 
     def survive(self, step):
