@@ -56,8 +56,9 @@ HARDWARE = description.read('host', {
                'pages': [{'size_kb': 4, 'total': 2 ** 23},
                          {'size_kb': 2 ** 20, 'total': PARTS // 2}]}
               for cell, first in ((0, 0), (1, 32))],
-    'devices': [{'vendor_id': '10de', 'product_id': '20b5', 'numa_node': cell,
-                 'count': PARTS // 2} for cell in (0, 1)]})
+    'devices': [{**{name: hardware_shapes.DEVICE[name]
+                    for name in ('vendor_id', 'product_id')},
+                 'numa_node': cell, 'count': PARTS // 2} for cell in (0, 1)]})
 
 #: The requests, each for one part.
 REQUESTS = {

@@ -53,7 +53,7 @@ class TestCase(moving.TestCase):
         """Replace the agent of a host; its guests run on."""
         former = self.world.agents[host]
         former.stop()
-        parts = services.Components(former.parts.conf)
+        parts = services.Components(former.parts.conf, reached=self.reach)
         parts.driver = former.parts.driver
         agent = self.world.agents[host] = services.compute(parts.conf, parts)
         agent.start()

@@ -124,11 +124,6 @@ def allocate_without_names(hosts, row, demand, allocated):
     return allocated
 
 
-def use_at_once(places_, uuid, hardware, claimed):
-    """Treat what is claimed as free, although another guest has it."""
-    return False
-
-
 def keep_place(places_, uuid):
     """Keep the CPUs, pages and devices of a server that is gone."""
 
@@ -240,6 +235,3 @@ class TestHardwareProof(ProofTestCase):
         self.assertIsMissed((places.Places, 'remove', keep_place),
                             kinds=('freeze', 'delay', 'lose', 'repeat'),
                             first=12)
-
-    def test_check_for_guests_without_claims(self):
-        self.assertIsMissed((places.Places, '_is_in_use', use_at_once))
