@@ -185,6 +185,9 @@ class Offers(Protocol):
         host has no claim to offer.
         """
 
+    def alternate(self, row: int) -> allocation.ProviderAllocations | None:
+        """Return the same for a host that is not selected, but answered."""
+
     def kept(
         self, held: Mapping[str, Mapping[str, int]]
     ) -> allocation.ProviderAllocations | None:
@@ -238,6 +241,8 @@ class HostOffers:
             return found
         return allocation.with_hardware(
             self._hosts, row, self._hardware, found)
+
+    alternate = allocate
 
     def kept(
         self, held: Mapping[str, Mapping[str, int]]
@@ -539,7 +544,8 @@ class Selector:
         Earlier selections may have used them up.
         """
         if row not in self._alternates:
-            allocated = self._allocate(row)
+            allocated = self._offers.alternate(
+                row) if self._is_parted else None
             self._alternates[row] = (
                 None if allocated is None and self._is_parted
                 else self._selection(row, allocated))

@@ -105,8 +105,10 @@ class WholeHosts:
 
     def allocate(self, row: int) -> ProviderAllocations:
         return _with_hardware(
-            self.hosts, row, self.hardware, allocation.whole(
-                self.hosts['uuid'][row], self.resources))
+            self.hosts, row, self.hardware, self.alternate(row))
+
+    def alternate(self, row: int) -> ProviderAllocations:
+        return allocation.whole(self.hosts['uuid'][row], self.resources)
 
     def kept(self, held: Mapping[str, Mapping[str, int]]) -> None:
         return None
@@ -144,15 +146,17 @@ class AllocationCandidates:
     is_parted = True
 
     def allocate(self, row: int) -> ProviderAllocations | None:
+        found = self.alternate(row)
+        return found and _with_hardware(
+            self.hosts, row, self.hardware, found)
+
+    def alternate(self, row: int) -> ProviderAllocations | None:
         uuid = self.hosts['uuid'][row]
         state = self.states.get(uuid)
         # Filters of Nova may remove candidates from the host state.
         remaining = (self.by_provider.get(uuid, ()) if state is None
                      else state.allocation_candidates)
-        if not remaining:
-            return None
-        return _with_hardware(self.hosts, row, self.hardware,
-                              allocations_of(uuid, remaining[0]))
+        return allocations_of(uuid, remaining[0]) if remaining else None
 
     def kept(self, held: Mapping[str, Mapping[str, int]]) -> None:
         return None
