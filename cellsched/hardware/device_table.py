@@ -7,6 +7,7 @@ The verdicts are those of :mod:`.devices`.
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
+from collections.abc import Sequence
 import dataclasses
 import functools
 import itertools
@@ -32,6 +33,18 @@ Numbers = npt.NDArray[np.int32]
 _OWN = frozenset({'address', 'parent_ifname', 'rp_uuid'})
 
 
+@dataclasses.dataclass(frozen=True)
+class _Matching:
+    """A request with the numbers of the kinds of devices that fit.
+
+    :param usable: the kinds that fit and may be taken
+    """
+
+    request: DeviceRequest
+    fitting: tuple[int, ...]
+    usable: tuple[int, ...]
+
+
 class DeviceTable:
     """The numbers of free devices, by their properties and row.
 
@@ -39,9 +52,11 @@ class DeviceTable:
     """
 
     def __init__(self, length: int) -> None:
-        #: Pools of one device, whose own properties are left out.
-        self._kinds: list[Pool] = []
+        #: Numbers of pools of one device, whose own properties are left out.
+        self._kinds: dict[Pool, int] = {}
         self._counts: list[Numbers] = []
+        #: The latest requests with the number of kinds, and the result.
+        self._latest: tuple[Any, int, list[_Matching]] = (), 0, []
         self._none = np.zeros(length, np.int32)
 
     def __len__(self) -> int:
@@ -59,11 +74,10 @@ class DeviceTable:
         for counts in self._counts:
             counts[rows] = 0
         for pool in pools:
-            kind = _kind(pool)
-            if kind not in self._kinds:
+            number = self._kinds.setdefault(_kind(pool), len(self._counts))
+            if number == len(self._counts):
                 self._counts.append(self._none.copy())
-                self._kinds.append(kind)
-            self._counts[self._kinds.index(kind)][rows] += (
+            self._counts[number][rows] += (
                 pool.count if amounts is None
                 # Fewer devices than their claims are no free devices.
                 else np.maximum(0, amounts(units.device(pool))).astype(
@@ -74,54 +88,63 @@ class DeviceTable:
         return sum((counts[rows] for counts in self._counts),
                    self._none[rows])
 
-    def is_exact(self, requests: Iterable[DeviceRequest]) -> bool:
+    def is_exact(self, requests: Sequence[DeviceRequest]) -> bool:
         """Return whether the verdicts are exact.
 
         They are necessary only if two requests can take the same devices, or
         if a request names a single device or provider.
         """
-        requests = self._together(requests)
-        if any(_OWN.intersection(spec) for each in requests
-               for spec in each.specs):
-            return False
-        kinds = [set(self._numbers(each.describes)) for each in requests]
-        return not any(one & other
-                       for one, other in itertools.combinations(kinds, 2))
+        found = self._matching(requests)
+        return not any(
+            _OWN.intersection(spec) for each in found
+            for spec in each.request.specs) and all(
+            set(one.fitting).isdisjoint(other.fitting)
+            for one, other in itertools.combinations(found, 2))
 
-    def _together(
-        self, requests: Iterable[DeviceRequest]
-    ) -> list[DeviceRequest]:
+    def _matching(
+        self, requests: Sequence[DeviceRequest]
+    ) -> list[_Matching]:
         """Return requests; equal ones, such as those of ports, are one.
 
         They take as many devices as one request, if all devices that fit may
         be taken.
         """
-        found: list[DeviceRequest] = []
+        given, kinds, found = self._latest
+        if given is requests and kinds == len(self._kinds):
+            return found
+        found = []
         for request in requests:
             for place, each in enumerate(found):
-                if (each.specs == request.specs
-                        and each.affinity == request.affinity
-                        and all(map(each.allows, self._fitting(each)))):
+                if (each.request.specs == request.specs
+                        and each.request.affinity == request.affinity
+                        and each.fitting == each.usable):
+                    count = each.request.count + request.count
                     found[place] = dataclasses.replace(
-                        each, count=each.count + request.count)
+                        each, request=dataclasses.replace(
+                            each.request, count=count))
                     break
             else:
-                found.append(request)
+                found.append(self._match(request))
+        # A decision asks several times about its requests.
+        self._latest = requests, len(self._kinds), found
         return found
 
-    def _numbers(self, test: Any) -> list[int]:
-        return [number for number, kind in enumerate(self._kinds)
-                if test(kind)]
+    def _match(self, request: DeviceRequest) -> _Matching:
+        fitting = {number: kind for kind, number in self._kinds.items()
+                   if request.describes(kind)}
+        return _Matching(request, tuple(fitting), tuple(
+            number for number, kind in fitting.items()
+            if request.allows(kind)))
 
     def lacking(
-        self, requests: Iterable[DeviceRequest], rows: Rows
+        self, requests: Sequence[DeviceRequest], rows: Rows
     ) -> Iterator[tuple[DeviceRequest, Numbers]]:
         """Yield each request with the number of devices that rows have."""
-        for request in self._together(requests):
-            yield request, self._free(request, rows).all
+        for each in self._matching(requests):
+            yield each.request, self._free(each.usable, rows).all
 
     def enough(
-        self, requests: Iterable[DeviceRequest], rows: Rows
+        self, requests: Sequence[DeviceRequest], rows: Rows
     ) -> Mask:
         """Return whether rows have enough devices, anywhere."""
         return functools.reduce(np.logical_and, [
@@ -129,7 +152,7 @@ class DeviceTable:
             for request, free in self.lacking(requests, rows)])
 
     def near(
-        self, requests: Iterable[DeviceRequest], rows: Rows, cells: CellTable,
+        self, requests: Sequence[DeviceRequest], rows: Rows, cells: CellTable,
     ) -> Near:
         """Return which cells have enough devices near to them.
 
@@ -137,13 +160,12 @@ class DeviceTable:
         """
         places = _Places(cells, rows)
         asked = []
-        for request in self._together(requests):
-            usable = self._free(request, rows)
-            fitting = (
-                usable if all(map(request.allows, self._fitting(request)))
-                else self._free(request, rows, usable=False))
-            asked.append(_RequestVerdict(
-                request, fitting.at(places), usable.at(places), places))
+        for each in self._matching(requests):
+            usable = self._free(each.usable, rows).at(places)
+            fitting = (usable if each.fitting == each.usable
+                       else self._free(each.fitting, rows).at(places))
+            asked.append(
+                _RequestVerdict(each.request, fitting, usable, places))
 
         def near(chosen: tuple[int, ...]) -> Mask:
             return functools.reduce(
@@ -151,22 +173,13 @@ class DeviceTable:
 
         return near
 
-    def _fitting(self, request: DeviceRequest) -> list[Pool]:
-        return list(filter(request.describes, self._kinds))
-
-    def _free(
-        self, request: DeviceRequest, rows: Rows, usable: bool = True
-    ) -> '_Free':
-        """Return the free devices for a request, by node.
-
-        :param usable: whether devices that may not be taken are left out
-        """
+    def _free(self, numbers: Iterable[int], rows: Rows) -> '_Free':
+        """Return the free devices of some kinds, by node."""
+        kinds = [*self._kinds]
         free: dict[int | None, Numbers] = {}
-        for number in self._numbers(request.describes):
-            kind = self._kinds[number]
-            if not usable or request.allows(kind):
-                node = kind.numa_node
-                free[node] = free.get(node, 0) + self._counts[number][rows]
+        for number in numbers:
+            node = kinds[number].numa_node
+            free[node] = free.get(node, 0) + self._counts[number][rows]
         return _Free(free, self._none[rows])
 
 
