@@ -83,11 +83,6 @@ class DeviceTable:
                 else np.maximum(0, amounts(units.device(pool))).astype(
                     np.int32))
 
-    def free(self, rows: Rows) -> Numbers:
-        """Return the number of free devices, for each row."""
-        return sum((counts[rows] for counts in self._counts),
-                   self._none[rows])
-
     def is_exact(self, requests: Sequence[DeviceRequest]) -> bool:
         """Return whether the verdicts are exact.
 

@@ -239,20 +239,6 @@ def on_host(hosts: view.Hosts, place: int) -> HostHardware:
     return _tables(columns).host(columns, row)
 
 
-def free_devices(hosts: view.Hosts) -> view.Column | None:
-    """Return the number of free devices of each host.
-
-    :returns: None if no host of the table has any
-    """
-    whole, reported = hosts.whole, hosts['free_pci_devices']
-    if whole.most('claims_hardware') <= 0:
-        return reported if whole.most('free_pci_devices') > 0 else None
-    if not any(hosts.columns.snapshot.encoding('device_pools').values):
-        return None
-    return np.where(hosts['claims_hardware'],
-                    tables(hosts)[1].free(rows(hosts)), reported)
-
-
 def rows(hosts: view.Hosts) -> slice | view.Column:
     """Return the rows of hosts in the tables."""
     return slice(None) if hosts.is_whole else hosts.rows

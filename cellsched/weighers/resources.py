@@ -3,9 +3,6 @@
 
 from typing import Final
 
-import numpy as np
-
-from cellsched.hosts import hardware
 from cellsched.hosts import view
 from cellsched import objects
 from cellsched.weighers import base
@@ -56,9 +53,10 @@ class PCIWeigher(base.Weigher):
     """Score a host lower the more free PCI devices it has.
 
     Servers without a device avoid hosts with free devices, and servers with
-    devices fill one host after the other. A device is free if no claim has it.
-    Hosts with 99 or more free devices have the same score. The weight is
-    ``[filter_scheduler] pci_weight_multiplier``.
+    devices fill one host after the other. The free devices are those that a
+    host reported, without those of later selections. Hosts with 99 or more
+    have the same score. The weight is ``[filter_scheduler]
+    pci_weight_multiplier``.
     """
 
     multiplier_name = 'pci_weight_multiplier'
@@ -68,8 +66,9 @@ class PCIWeigher(base.Weigher):
     def score(
         self, hosts: view.Hosts, request: objects.RequestSpec
     ) -> view.Column | None:
-        free = hardware.free_devices(hosts)
-        return None if free is None else _MANY - np.minimum(free, _MANY - 1)
+        if hosts.whole.most('free_pci_devices') <= 0:
+            return None
+        return _MANY - hosts['free_pci_devices'].clip(0, _MANY - 1)
 
 
 class RAMWeigher(base.Weigher):

@@ -114,7 +114,9 @@ class DeviceTableTest(unittest.TestCase):
         table.put(np.arange(1), cards, {
             units.device(card): np.array([free])
             for card, free in zip(cards, (-1.0, 1.0))}.__getitem__)
-        self.assertEqual([1], table.free(slice(None)).tolist())
+        [(_, free)] = table.lacking([devices.DeviceRequest(
+            1, ({'vendor_id': '8086'},))], slice(None))
+        self.assertEqual([1], free.tolist())
 
     def test_claims_count(self):
         pools = devices.pools([{'vendor_id': '8086', 'product_id': '1',
