@@ -69,6 +69,7 @@ class Hosts:
     """Hosts with the free memory in the fake Placement."""
 
     non_host_classes = frozenset()
+    any_without_pcpu = False
     readings = 0
     silent_cells = frozenset()
     unread_reason = None
@@ -113,7 +114,8 @@ class Hosts:
     def reported_nodes(self, instances):
         return {}
 
-    def find_changed(self, context, hosts, rows, with_traits):
+    def find_changed(self, context, hosts, rows, with_traits,
+                     with_hardware=False):
         return set()
 
     def follow_aggregates(self, context):
