@@ -128,8 +128,8 @@ class Lack(NamedTuple):
 def _kinds(topology: GuestTopology) -> dict[_Kind, int]:
     """Return the number of guest cells of each kind."""
     return collections.Counter(_Kind(
-        len(cell.cpus), len(cell.pcpus), cell.memory_mb, cell.page_size,
-        cell.policy, cell.thread_policy,
+        len(cell.cpus), len(cell.pcpus), cell.memory_mb,
+        cell.page_size or None, cell.policy, cell.thread_policy,
         int(topology.isolates_emulator and not number))
         for number, cell in enumerate(topology.cells))
 
@@ -572,6 +572,6 @@ def _assignable(masks: Sequence[Mask], counts: Sequence[int]) -> Mask:
                 np.logical_or, [masks[each] for each in some])
             needed = sum(counts[each] for each in some)
             # A sum of bytes is faster than a count of booleans.
-            found &= holding.view(np.int8).sum(
-                axis=0, dtype=np.int8) >= needed
+            found &= holding.view(np.uint8).sum(
+                axis=0, dtype=np.uint8) >= needed
     return found

@@ -54,6 +54,24 @@ class CellTableTest(unittest.TestCase):
                 self.assertEqual(expected, table.fits(
                     topology, cpu_ratio=2.0, ram_ratio=1.5).tolist())
 
+    def test_pages_of_no_size_are_any_pages(self):
+        table = self.table()
+        sizeless, plain = (guest.topology(2, 512, {
+            'hw:numa_nodes': '1', **specs}, {})
+            for specs in ({'hw:mem_page_size': '0'}, {}))
+        self.assertEqual(table.fits(plain).tolist(),
+                         table.fits(sizeless).tolist())
+
+    def test_cells_of_the_largest_host_are_counted(self):
+        table = cell_table.CellTable(1)
+        table.put(np.array([0]), host.HostTopology(tuple(
+            host.HostCell(number, frozenset([number]), frozenset(), 512)
+            for number in range(128))))
+        for nodes in 1, 128:
+            self.assertTrue(table.fits(guest.topology(
+                128 if nodes > 1 else 1, 512 * nodes,
+                {'hw:numa_nodes': str(nodes)}, {})).all())
+
     def test_rows_and_their_ratios(self):
         table, topology = self.table(), guest.topology(
             8, 1024, {'hw:numa_nodes': '1'}, {})
