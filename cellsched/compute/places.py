@@ -27,6 +27,7 @@ from cellsched.hardware import fit
 from cellsched.hardware.fit import Placement
 from cellsched.hardware.fit import Ratios
 from cellsched.hardware.guest import GuestTopology
+from cellsched.hardware.host import HostCell
 from cellsched.hardware.host import HostTopology
 from cellsched.hardware.instance import TakenDevices
 from cellsched.hardware import units
@@ -401,8 +402,15 @@ class Places:
         """Return the cells and devices that no server uses, except one."""
         topology = hardware.topology
         if topology is not None:
+            pinned = set[int]()
             for each in self._on_node(hardware.provider, uuid):
                 topology = fit.used(topology, _present(hardware, each))
+                pinned.update(*(cell.pinned for cell in each.cells))
+            # A CPU may be in another cell than when its server got it.
+            topology = HostTopology(tuple(
+                dataclasses.replace(
+                    cell, pinned=cell.pinned | cell.pcpus & pinned)
+                for cell in topology.cells))
         found = devices.located(
             hardware.devices, self._taken(hardware.provider, uuid))
         return topology, devices.ordered(devices.without(
@@ -543,12 +551,18 @@ def _amounts(
     :param idle: whether the idle threads of its cores count, which the server
         claims if they were free
     """
-    topology = node.topology
-    if topology is not None and not idle:
-        topology = HostTopology(tuple(
-            dataclasses.replace(cell, pinned=cell.pcpus)
-            for cell in topology.cells))
-    return units.amounts(topology, _present(node, place), place.pools)
+    cells = node.topology.cells if node.topology else ()
+    if not idle:
+        cells = tuple(dataclasses.replace(cell, pinned=cell.pcpus)
+                      for cell in cells)
+    # The server keeps its CPUs even if the node reports other cells now.
+    former = {each.host_cell: HostCell(
+        each.host_cell, frozenset(), each.pinned, each.guest.memory_mb)
+        for each in place.cells}
+    for cell in cells:
+        former.pop(cell.id, None)
+    return units.amounts(HostTopology((*cells, *former.values())),
+                         place.cells, place.pools)
 
 
 def request_of(

@@ -262,6 +262,23 @@ class TestPlaces(base.TestCase):
         self.assertEqual({1, 2, 4, 5}, cell.pinned)
         self.assertEqual([3], [pool.count for pool in pools])
 
+    def test_cpus_in_other_cells_stay_with_their_server(self):
+        self.place(0)
+        pinned = frozenset().union(*(
+            each.pinned for each in self.places.get(self.uuids[0]).cells))
+        first, second = CELLS
+        for cells in (
+                [{**first, 'id': 1}, {**second, 'id': 0}],
+                [{**first, 'id': 2}, {**second, 'id': 3}],
+                [{'id': 0, 'memory_mb': 2048, 'dedicated': '1-2,4-5,7-11'}]):
+            topology, _ = self.places.report('node1', hardware(
+                cells=cells, devices=[]))
+            offered = frozenset().union(*(
+                each.pcpus for each in topology.cells))
+            free = frozenset().union(*(
+                each.free_pcpus for each in topology.cells))
+            self.assertEqual(offered - pinned, free)
+
     def test_devices_with_other_tags_stay_with_their_server(self):
         self.place(0, nics=2)
         for fields, free, reserved in (
@@ -609,6 +626,20 @@ class TestClaimedPlaces(base.TestCase):
             self.claim(uuid, self.NAMED)
         self.place(self.first)
 
+        self.assertIn('still uses the CPUs', self.refused())
+
+    def test_claimed_cpus_of_a_former_cell_stay_with_their_guest(self):
+        cpus = {name: 1 for name in self.NAMED if 'PCPU' in name}
+        self.claim(self.first, self.NAMED)
+        self.place(self.first)
+        before = self.places.get(self.first)
+        self.pinned(devices=[], cells=[{
+            'id': 0, 'memory_mb': 2048, 'dedicated': '1-2,4-5,7-8,10-11'}])
+
+        self.place(self.first)
+        self.assertEqual(before, self.places.get(self.first))
+        del self.claims[self.first]
+        self.claim(self.second, {**cpus, units.memory(0): 256})
         self.assertIn('still uses the CPUs', self.refused())
 
     def test_claimed_device_of_another_guest_is_refused(self):
