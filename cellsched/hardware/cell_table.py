@@ -282,7 +282,9 @@ class CellTable:
         found = np.zeros(masks[0].shape[1], bool)
         for places in itertools.combinations(
                 range(len(masks[0])), len(topology.cells)):
-            some = _assignable([mask[list(places)] for mask in masks], counts)
+            some = (np.logical_and.reduce([*map(masks[0].__getitem__, places)])
+                    if len(masks) == 1 else _assignable(
+                        [mask[list(places)] for mask in masks], counts))
             if some.any():
                 found |= some & near(places)
         return found

@@ -265,9 +265,14 @@ class _RequestVerdict:
         """Return whether enough devices are near to the cells at places."""
         count = self.request.count
         affinity = self.request.affinity or devices.LEGACY
-        near, usable = self.fitting.at(chosen), self.usable.at(chosen)
-        if affinity == devices.REQUIRED:
-            return usable >= count
+        usable = self.usable.at(chosen)
+        enough: Mask = usable >= count
+        if affinity == devices.REQUIRED or (
+                affinity == devices.LEGACY and self.fitting is self.usable
+                and not self.usable.nowhere.any()):
+            # Most hosts report the node of each device.
+            return enough
+        near = self.fitting.at(chosen)
         if affinity == devices.SOCKET:
             other = np.where(self.places.same_socket(chosen),
                              self.usable.cells, 0).sum(axis=0)
@@ -276,4 +281,4 @@ class _RequestVerdict:
             if affinity != devices.LEGACY:
                 other = np.where(near + self.fitting.nowhere >= count, other,
                                  self.usable.all)
-        return np.where(near >= count, usable, other) >= count
+        return np.where(near >= count, enough, other >= count)
