@@ -677,23 +677,28 @@ class RequestDecision:
     def _verify(self, attempt: '_Attempt', hosts: view.Hosts) -> None:
         """Check that the selected hosts are as they were read.
 
-        An alternate that changed is left out. Each host is read once.
+        An alternate that changed is left out. Each host is read once. The
+        NUMA cells and devices of alternates are not compared: they change
+        with each server, and a compute claims them again.
 
         :raises cellsched_nova.source.HostsChanged: a selected host changed
         """
         nodes = {each.compute_node_uuid
                  for place in attempt.places for each in place}
+        selected = {first.compute_node_uuid for first, *_ in attempt.places}
+        has_hardware = attempt.pipeline.hardware(self._request) is not None
         unread = sorted(nodes - attempt.unchanged - attempt.changed)
         rows = {row: uuid for uuid in unread
                 if (row := hosts.row(uuid)) is not None}
         changed = self._parts.hosts.find_changed(
             self._context, hosts, rows, self._on_table
             and self._parts.plugins.reads_traits(self._request),
-            attempt.pipeline.hardware(self._request) is not None)
+            [row for row, uuid in rows.items()
+             if has_hardware and uuid in selected])
         attempt.changed |= {rows[row] for row in changed}
-        attempt.unchanged |= {*unread} - attempt.changed
-        if not attempt.changed.isdisjoint(
-                first.compute_node_uuid for first, *_ in attempt.places):
+        read = selected.intersection(unread) if has_hardware else {*unread}
+        attempt.unchanged |= read - attempt.changed
+        if not attempt.changed.isdisjoint(selected):
             raise source.HostsChanged
         attempt.places = [
             [each for each in place

@@ -3,6 +3,7 @@
 
 import collections
 from collections.abc import Callable
+from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
@@ -392,9 +393,9 @@ class NovaHosts(source.HostSource):
 
     def find_changed(
         self, context: Any, hosts: view.Hosts, rows: Iterable[int],
-        with_traits: bool, with_hardware: bool = False,
+        with_traits: bool, hardware_of: Collection[int] = (),
     ) -> set[int]:
-        """Return the selected hosts that changed since they were read.
+        """Return the hosts that changed since they were read.
 
         Nova reads for each request whether a compute service is disabled or
         forced down, and traits. Blocks for a query of each cell of the hosts,
@@ -402,7 +403,7 @@ class NovaHosts(source.HostSource):
 
         :param rows: rows of the hosts
         :param with_traits: whether the request depends on traits
-        :param with_hardware: whether it depends on NUMA cells or devices
+        :param hardware_of: those whose NUMA cells and devices matter
         :raises cellsched_nova.placement.PlacementUnavailable: Placement does
             not answer
         """
@@ -416,13 +417,14 @@ class NovaHosts(source.HostSource):
             context, asked, [each[0] for each in known.values()])
         changed = {row for row, each in known.items()
                    if states.get(each[0]) != (each[2], each[3])}
-        if with_hardware:
+        if hardware_of:
             reported = nova_cells.reported_hardware(
-                context, asked, [each[-2] for each in known.values()],
+                context, asked, [known[row][-2] for row in hardware_of],
                 self._hardware)
-            changed.update(
-                row for row, (*_, topology, pools, uuid, _) in known.items()
-                if reported.get(uuid) != (topology, pools))
+            for row in hardware_of:
+                *_, topology, pools, uuid, _ = known[row]
+                if reported.get(uuid) != (topology, pools):
+                    changed.add(row)
         if with_traits:
             for row, (*_, uuid, traits) in known.items():
                 if self._providers.read_traits(context, uuid) != traits:

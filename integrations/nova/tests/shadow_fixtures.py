@@ -115,7 +115,7 @@ class Hosts:
         return {}
 
     def find_changed(self, context, hosts, rows, with_traits,
-                     with_hardware=False):
+                     hardware_of=()):
         return set()
 
     def follow_aggregates(self, context):

@@ -98,8 +98,8 @@ class Hosts:
         return {}
 
     def find_changed(
-            self, context, hosts, rows, with_traits, with_hardware=False):
-        self.asked.append(with_hardware)
+            self, context, hosts, rows, with_traits, hardware_of=()):
+        self.asked.append(len(hardware_of))
         return set()
 
     def note_full(self, refusals):
@@ -688,7 +688,15 @@ class TestHardware(TestCase):
         self.assertEqual(
             {'PCPU': 2, 'MEMORY_MB': 512, 'DISK_GB': 1},
             dict(self.store.claims[0].resources))
-        self.assertEqual({True}, set(self.parts.hosts.asked))
+        self.assertNotIn(0, self.parts.hosts.asked)
+
+    def test_cells_of_alternates_are_not_compared(self):
+        [[first, *others]] = RequestDecision(
+            self.parts, self.context, self.pinned(), self.SERVERS[:1],
+            1).select()
+
+        self.assertEqual(1, len(others))
+        self.assertEqual([1], self.parts.hosts.asked)
 
     def test_refusal_names_the_missing_part(self):
         with self.assertRaises(nova_exception.NoValidHost):

@@ -352,13 +352,13 @@ class TestHardware(HostsTestCase):
         self.refresh()
         self.report(numa_topology=test_cells.numa_topology([2]))
 
-        for with_hardware, found in (False, set()), (True, {0}):
+        for hardware_of, found in ([], set()), ([0], {0}):
             self.assertEqual(found, self.hosts.find_changed(
                 nova_context.get_admin_context(), self.view(), [0], False,
-                with_hardware))
+                hardware_of))
         self.refresh()
         self.assertEqual(set(), self.hosts.find_changed(
-            nova_context.get_admin_context(), self.view(), [0], False, True))
+            nova_context.get_admin_context(), self.view(), [0], False, [0]))
 
     def test_hosts_with_dedicated_cpus_without_pcpu_are_known(self):
         self.assertFalse(self.hosts.any_without_pcpu)
