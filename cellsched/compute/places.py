@@ -500,9 +500,11 @@ class Places:
                 return None, 'its host has no NUMA cells'
             policy = request.topology.emulator_policy
             found = fit.fit(topology, dataclasses.replace(
-                request, packs=self._packs_cells), ratios, pools)
+                request, packs=self._packs_cells, is_claimed=bool(claimed)),
+                ratios, pools)
             if found is None:
-                alone = fit.Demand(request.topology)
+                alone = fit.Demand(
+                    request.topology, is_claimed=bool(claimed))
                 if fit.fit(topology, alone, ratios) is None:
                     return None, ('its host has no NUMA cells with enough '
                                   'free CPUs and memory')

@@ -75,12 +75,14 @@ class Demand:
 
     :param topology: its cells; None if any cells serve
     :param packs: whether cells with less free capacity are tried first
+    :param is_claimed: whether only CPUs that the server has claimed are free
     """
 
     topology: GuestTopology | None
     devices: tuple[DeviceRequest, ...] = ()
     networks: Networks = Networks()
     packs: bool = False
+    is_claimed: bool = False
 
 
 def fit(
@@ -106,7 +108,8 @@ def fit(
     def placed(place: int, number: int) -> PlacedCell | None:
         return place_cell(
             ordered[place], cells[number], ratios,
-            emulator=topology.isolates_emulator and number == 0)
+            emulator=topology.isolates_emulator and number == 0,
+            claimed=demand.is_claimed)
 
     # Sets of host cells that no placement begins with. Their order does not
     # matter: the remaining cells, devices and networks are the same.
@@ -164,11 +167,12 @@ def order(
 
 def place_cell(
     cell: HostCell, guest_cell: GuestCell, ratios: Ratios,
-    emulator: bool = False,
+    emulator: bool = False, claimed: bool = False,
 ) -> PlacedCell | None:
     """Return a guest cell on a host cell; None if it does not fit.
 
     :param emulator: whether one more CPU is for the emulator's threads
+    :param claimed: whether only CPUs that the server has claimed are free
     """
     # 1. Memory, in pages if the host reports any.
     pages = next(_page_sizes(cell, guest_cell), None)
@@ -187,7 +191,7 @@ def place_cell(
     if guest_cell.is_pinned:
         if len(guest_cell.pcpus) + emulator > len(cell.free_pcpus):
             return None
-        pins = packing.pin(cell, guest_cell, emulator)
+        pins = packing.pin(cell, guest_cell, emulator, claimed)
     if pins is None:
         return None
     return PlacedCell(guest_cell, cell.id, pages or None, pins)

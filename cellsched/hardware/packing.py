@@ -28,11 +28,13 @@ class Pins:
 
 
 def pin(
-    cell: HostCell, guest_cell: guest.GuestCell, emulator: bool
+    cell: HostCell, guest_cell: guest.GuestCell, emulator: bool,
+    claimed: bool = False,
 ) -> Pins | None:
     """Return the CPUs for the dedicated vCPUs; None if they do not fit.
 
     :param emulator: whether one more CPU is for the emulator's threads
+    :param claimed: whether only CPUs that the server has claimed are free
     """
     threads = cell.threads
     if not threads:
@@ -51,6 +53,10 @@ def pin(
     if guest_cell.thread_policy == guest.REQUIRE:
         if threads <= 1:
             return None
+        if claimed:
+            # The decision has left other threads of the last core free.
+            every = sorted(cell.free_cores, key=len, reverse=True)
+            return _pins(cell, vcpus, _threads(every), 1, emulator)
         least = 2
     # Take the same number of threads of each core, as many as possible.
     for number in range(max(map(len, cell.free_cores)), least - 1, -1):
@@ -61,9 +67,12 @@ def pin(
     if guest_cell.thread_policy == guest.REQUIRE:
         return None
     # Otherwise any free threads, one by one.
-    singles = [frozenset([cpu]) for core in cell.free_cores
-               for cpu in sorted(core)]
-    return _pins(cell, vcpus, singles, 1, emulator)
+    return _pins(cell, vcpus, _threads(cell.free_cores), 1, emulator)
+
+
+def _threads(cores: Iterable[CPUs]) -> list[CPUs]:
+    """Return the threads of cores, each by itself."""
+    return [frozenset([cpu]) for core in cores for cpu in sorted(core)]
 
 
 def _pins(

@@ -597,6 +597,33 @@ class TestClaimedPlaces(base.TestCase):
 
         self.assertEqual([[], [8, 11]], self.pinned())
 
+    def test_claim_of_a_part_of_the_last_core_is_enough(self):
+        # One core has the threads 1 and 4, the other 2 and 5.
+        for cpus in [2], [1, 4, 2], [1, 4, 2, 5]:
+            self.claim(self.first, {
+                units.memory(0): 256, units.pages(0, 4): 65536,
+                **{units.cpu(each): 1 for each in cpus}})
+
+            self.place(self.first, request(
+                len(cpus), thread_policy=guest.REQUIRE))
+
+            [cell] = self.places.get(self.first).cells
+            self.assertEqual(tuple(enumerate(cpus)), cell.pins.cpus)
+
+    def test_emulator_of_a_claim_has_a_thread_of_another_core(self):
+        demand = request(1, thread_policy=guest.REQUIRE)
+        self.claim(self.first, {
+            units.memory(0): 256, units.pages(0, 4): 65536,
+            units.cpu(1): 1, units.cpu(2): 1})
+
+        self.place(self.first, dataclasses.replace(
+            demand, topology=dataclasses.replace(
+                demand.topology, emulator_policy=guest.ISOLATE)))
+
+        [cell] = self.places.get(self.first).cells
+        self.assertEqual((((0, 1),), {2}), (
+            cell.pins.cpus, cell.pins.reserved))
+
     def test_claimed_memory_fits_on_a_host_with_more_memory_than_pages(self):
         cells = [{**CELLS[0], 'pages': [
             {'size_kb': 4, 'total': 70_000, 'reserved': 1000}]}]
