@@ -486,9 +486,7 @@ def changed_inventories(
     inventories = dict(known)
     for name, fields in changes.items():
         if not (isinstance(name, str) and resources.is_known(name)):
-            raise _invalid('inventories', name, (
-                'a resource class of os-resource-classes, or CUSTOM_ with '
-                'capital letters, digits and _'))
+            raise _invalid('inventories', name, resources.CLASSES)
         if fields is None:
             inventories.pop(name, None)
             continue

@@ -40,6 +40,7 @@ from cellsched.claims import validation
 from cellsched import exception
 from cellsched.hardware import description
 from cellsched.hardware.description import Hardware
+from cellsched.hardware import units
 from cellsched.objects import resources
 from cellsched.validation import json_schema
 from cellsched.validation.json_schema import field_name
@@ -278,6 +279,11 @@ def _inventories(
                 raise yaml_file.invalid(
                     path, (*where, 'inventories', 'additional', place),
                     'each resource class once', f'{name} is repeated')
+            if units.is_named(name):
+                raise yaml_file.invalid(
+                    path, (*where, 'inventories', 'additional', place),
+                    'hardware for the CPUs, pages and devices of the host',
+                    f'{name} is the class of a part of it')
             found[name] = claims_base.Inventory(**{
                 'max_unit': fields['total'], **fields})
     return found

@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cellsched.hardware.fit import Networks
+from cellsched.hardware.fit import SETS_MAX
 from cellsched.hardware import guest
 from cellsched.hardware.guest import GuestTopology
 from cellsched.hardware.host import HostCell
@@ -280,13 +281,16 @@ class CellTable:
         if near is None:
             return _assignable(masks, counts)
         found = np.zeros(masks[0].shape[1], bool)
-        for places in itertools.combinations(
-                range(len(masks[0])), len(topology.cells)):
+        possible = _assignable(masks, counts)
+        for places in itertools.islice(itertools.combinations(
+                range(len(masks[0])), len(topology.cells)), SETS_MAX):
             some = (np.logical_and.reduce([*map(masks[0].__getitem__, places)])
                     if len(masks) == 1 else _assignable(
                         [mask[list(places)] for mask in masks], counts))
             if some.any():
                 found |= some & near(places)
+                if np.array_equal(found, possible):
+                    break
         return found
 
     def _criteria(

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import os_resource_classes
 
 from cellsched import exception
+from cellsched.hardware import units
 from cellsched.objects import resource_class
 from cellsched import plugins
 
@@ -24,7 +25,8 @@ AMOUNT_MAX = 2 ** 31 - 1
 
 #: In error messages: the valid classes.
 CLASSES = ('a resource class of os-resource-classes, or CUSTOM_ and capital '
-           'letters, digits and _')
+           'letters, digits and _; not the class of a CPU, pages or devices '
+           'of a host')
 
 _KNOWN = frozenset(os_resource_classes.STANDARDS)
 _CUSTOM = re.compile(r'CUSTOM_[A-Z0-9_]{1,248}')
@@ -64,8 +66,13 @@ class InstalledClasses(NamedTuple):
 
 
 def is_known(name: str) -> bool:
-    """Return whether a string is the name of a resource class."""
-    return name in _KNOWN or _CUSTOM.fullmatch(name) is not None
+    """Return whether a string is the name of a resource class.
+
+    The classes of single CPUs, pages and devices of hosts are left out: their
+    agents offer them, and the scheduler selects them.
+    """
+    return name in _KNOWN or (_CUSTOM.fullmatch(name) is not None
+                              and not units.is_named(name))
 
 
 @functools.cache

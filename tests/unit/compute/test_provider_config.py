@@ -315,6 +315,8 @@ class TestProviderConfig(base.TestCase):
                  '{CUSTOM_X: {total: 1, step_size: 0}}'),
                 ('[0].CUSTOM_X.allocation_ratio', 'above 0',
                  '{CUSTOM_X: {total: 1, allocation_ratio: 0}}'),
+                ('[0]', 'hardware for the CPUs',
+                 '{CUSTOM_PCPU_1: {total: 1}}'),
                 ('[1]', 'CUSTOM_X is repeated',
                  '{CUSTOM_X: {total: 1}}', '{CUSTOM_X: {total: 1}}')):
             self.assertRefused(

@@ -5,6 +5,7 @@ import unittest
 import numpy as np
 
 from cellsched.hardware import cell_table
+from cellsched.hardware import devices
 from cellsched.hardware import fit
 from cellsched.hardware import guest
 from cellsched.hardware import host
@@ -71,6 +72,30 @@ class CellTableTest(unittest.TestCase):
             self.assertTrue(table.fits(guest.topology(
                 128 if nodes > 1 else 1, 512 * nodes,
                 {'hw:numa_nodes': str(nodes)}, {})).all())
+
+    def test_few_sets_of_cells_are_tried(self):
+        cells = host.HostTopology(tuple(
+            host.HostCell(number, frozenset([number]), frozenset(), 512)
+            for number in range(24)))
+        table = cell_table.CellTable(1)
+        table.put(np.array([0]), cells)
+        topology = guest.topology(8, 4096, {'hw:numa_nodes': '8'}, {})
+        for answer, most in (True, 1), (False, fit.SETS_MAX):
+            asked = []
+
+            def near(places):
+                asked.append(places)
+                return np.array([answer])
+
+            with self.subTest(answer):
+                self.assertEqual(
+                    [answer], table.fits(topology, near=near).tolist())
+                self.assertEqual(most, len(asked))
+        required = devices.DeviceRequest(
+            1, ({'vendor_id': '10de'},), affinity='required')
+        pools = devices.pools([{'vendor_id': '10de', 'count': 1}])
+        self.assertIsNone(fit.fit(
+            cells, fit.Demand(topology, (required,)), pools=pools))
 
     def test_rows_and_their_ratios(self):
         table, topology = self.table(), guest.topology(

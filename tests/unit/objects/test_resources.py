@@ -23,6 +23,13 @@ class TestNames(base.TestCase):
                      'CUSTOM_' + 'A' * 249, 'CUSTOM_\u00c4', 'VCPU ', 'VCPUS'):
             self.assertFalse(resources.is_known(name), name)
 
+    def test_parts_of_hosts_are_not_asked_for_by_their_class(self):
+        for name in ('CUSTOM_PCPU_1', 'CUSTOM_NUMA0_VCPU',
+                     'CUSTOM_NUMA1_MEMORY_MB', 'CUSTOM_NUMA0_PAGES_4KB',
+                     'CUSTOM_PCI_POOL_0123456789ABCDEF'):
+            self.assertFalse(resources.is_known(name), name)
+        self.assertTrue(resources.is_known('CUSTOM_PCPU_FAST'))
+
 
 class TestRequested(base.TestCase):
 
