@@ -34,7 +34,7 @@ _OWN = frozenset({'address', 'parent_ifname', 'rp_uuid'})
 
 
 @dataclasses.dataclass(frozen=True)
-class _Matching:
+class _RequestMatch:
     """A request with the numbers of the kinds of devices that fit.
 
     :param usable: the kinds that fit and may be taken
@@ -56,7 +56,7 @@ class DeviceTable:
         self._kinds: dict[Pool, int] = {}
         self._counts: list[Numbers] = []
         #: The latest requests with the number of kinds, and the result.
-        self._latest: tuple[Any, int, list[_Matching]] = (), 0, []
+        self._latest: tuple[Any, int, list[_RequestMatch]] = (), 0, []
         self._none = np.zeros(length, np.int32)
 
     def __len__(self) -> int:
@@ -98,7 +98,7 @@ class DeviceTable:
 
     def _matching(
         self, requests: Sequence[DeviceRequest]
-    ) -> list[_Matching]:
+    ) -> list[_RequestMatch]:
         """Return requests; equal ones, such as those of ports, are one.
 
         They take as many devices as one request, if all devices that fit may
@@ -124,10 +124,10 @@ class DeviceTable:
         self._latest = requests, len(self._kinds), found
         return found
 
-    def _match(self, request: DeviceRequest) -> _Matching:
+    def _match(self, request: DeviceRequest) -> _RequestMatch:
         fitting = {number: kind for kind, number in self._kinds.items()
                    if request.describes(kind)}
-        return _Matching(request, tuple(fitting), tuple(
+        return _RequestMatch(request, tuple(fitting), tuple(
             number for number, kind in fitting.items()
             if request.allows(kind)))
 

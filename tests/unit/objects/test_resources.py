@@ -23,7 +23,7 @@ class TestNames(base.TestCase):
                      'CUSTOM_' + 'A' * 249, 'CUSTOM_\u00c4', 'VCPU ', 'VCPUS'):
             self.assertFalse(resources.is_known(name), name)
 
-    def test_parts_of_hosts_are_not_asked_for_by_their_class(self):
+    def test_classes_of_parts_are_unknown(self):
         for name in ('CUSTOM_PCPU_1', 'CUSTOM_NUMA0_VCPU',
                      'CUSTOM_NUMA1_MEMORY_MB', 'CUSTOM_NUMA0_PAGES_4KB',
                      'CUSTOM_PCI_POOL_0123456789ABCDEF'):
