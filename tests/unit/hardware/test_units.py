@@ -6,7 +6,6 @@ from cellsched.hardware import fit
 from cellsched.hardware import guest
 from cellsched.hardware import host
 from cellsched.hardware import units
-from cellsched.objects import resources
 from tests.unit.hardware import cases
 from tests.unit.hardware import generated
 
@@ -45,7 +44,8 @@ class UnitsTest(unittest.TestCase):
 
     def test_names_are_resource_classes(self):
         for name in units.inventory(self.HOST, self.POOLS, fit.Ratios()):
-            self.assertTrue(resources.is_known(name), name)
+            self.assertRegex(name, r'^CUSTOM_[A-Z0-9_]{1,248}\Z')
+            self.assertTrue(units.is_named(name), name)
 
     def test_amounts_without_named_parts(self):
         named = units.inventory(self.HOST, self.POOLS, fit.Ratios())
