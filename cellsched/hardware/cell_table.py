@@ -20,7 +20,6 @@ import numpy as np
 import numpy.typing as npt
 
 from cellsched.hardware.fit import Networks
-from cellsched.hardware.fit import SETS_MAX
 from cellsched.hardware import guest
 from cellsched.hardware.guest import GuestTopology
 from cellsched.hardware.host import HostCell
@@ -47,6 +46,10 @@ _FIXED = 15
 
 #: The unit of memory in reasons.
 _MEMORY_NOUN = 'MB of memory'
+
+#: Sets of host cells that are tried for a server with devices or networks, on
+#: all hosts together. Their number grows with the factorial of the cells.
+SETS_MAX = 1000
 
 #: The number of an absent cell, which is less than any demand.
 _ABSENT = -1

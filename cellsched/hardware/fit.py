@@ -85,11 +85,6 @@ class Demand:
     is_claimed: bool = False
 
 
-#: Sets of host cells that are tried for a server with devices or networks.
-#: Their number grows with the factorial of the cells of a host.
-SETS_MAX = 1000
-
-
 def fit(
     host: HostTopology | None, demand: Demand, ratios: Ratios = Ratios(),
     pools: Pools | None = None, mappings: Mappings | None = None,
@@ -122,7 +117,7 @@ def fit(
 
     def search(taken: tuple[int, ...]) -> Placement | None:
         """Return the first placement that begins with these host cells."""
-        if frozenset(taken) in futile or len(futile) > SETS_MAX:
+        if frozenset(taken) in futile:
             return None
         if len(taken) == len(cells):
             ids = frozenset(ordered[each].id for each in taken)

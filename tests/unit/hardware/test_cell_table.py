@@ -5,7 +5,6 @@ import unittest
 import numpy as np
 
 from cellsched.hardware import cell_table
-from cellsched.hardware import devices
 from cellsched.hardware import fit
 from cellsched.hardware import guest
 from cellsched.hardware import host
@@ -80,7 +79,7 @@ class CellTableTest(unittest.TestCase):
         table = cell_table.CellTable(1)
         table.put(np.array([0]), cells)
         topology = guest.topology(8, 4096, {'hw:numa_nodes': '8'}, {})
-        for answer, most in (True, 1), (False, fit.SETS_MAX):
+        for answer, most in (True, 1), (False, cell_table.SETS_MAX):
             asked = []
 
             def near(places):
@@ -91,11 +90,6 @@ class CellTableTest(unittest.TestCase):
                 self.assertEqual(
                     [answer], table.fits(topology, near=near).tolist())
                 self.assertEqual(most, len(asked))
-        required = devices.DeviceRequest(
-            1, ({'vendor_id': '10de'},), affinity='required')
-        pools = devices.pools([{'vendor_id': '10de', 'count': 1}])
-        self.assertIsNone(fit.fit(
-            cells, fit.Demand(topology, (required,)), pools=pools))
 
     def test_rows_and_their_ratios(self):
         table, topology = self.table(), guest.topology(
