@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from concurrent import futures
 import dataclasses
 import functools
+import itertools
 import logging
 import os
 import threading
@@ -159,33 +160,15 @@ class GroupCommit(Generic[_Item]):
 #: Seconds that a service which stops waits for its tasks.
 STOP_S = 60.0
 
-#: Seconds after which a running task counts as waiting for something outside.
-WAITS_S = 0.2
+#: Running tasks for each place. Most of them wait for something outside.
+_TASKS = 4
 
-#: Running tasks, including those that wait for something outside, for each
-#: place.
-_TASKS_PER_PLACE = 4
+#: The weight of the running tasks of a lane, for each place, at most. The rest
+#: is left to other lanes.
+_LANE_WEIGHT = 3
 
 #: Lanes that a report names, the longest first.
 _LANES = 20
-
-#: A task of this weight or more loses its place only after this many times as
-#: long.
-_HEAVY_MAX = 25
-
-#: The weight from which on a task is large.
-_LARGE = 20
-
-#: A large task pauses for this many times the time that it worked, and at most
-#: for so many seconds.
-_PAUSE, _PAUSE_MAX_S = 2.0, 1.0
-
-#: Seconds in which a lane that had a small task counts as in use.
-_RECENT_S = 1.0
-
-#: The share of a CPU that a process uses at least if it is busy, and not
-#: waiting.
-_BUSY_SHARE = 0.7
 
 
 @dataclasses.dataclass(frozen=True)
@@ -194,8 +177,9 @@ class Place:
 
     :param lane: tasks of different lanes, such as projects, take turns
     :param keys: the maximum number of running tasks with a key, by key
-    :param weight: the size of the task; a lane runs tasks of a total weight
-        of at most the number of places, or one task
+    :param weight: the size of the task. The weights of a lane's running tasks
+        add up to at most three times the number of places. A heavier task runs
+        alone in its lane
     """
 
     lane: Hashable = ''
@@ -208,65 +192,29 @@ class _Task:
     place: Place
     function: Callable[[], Any]
     future: 'futures.Future[Any]'
-    #: The time at which it started, on the monotonic clock.
-    started_at: float = 0.0
-    #: The end of its last pause, or its start.
-    resumed_at: float = 0.0
-    #: False if it waits for something outside.
-    counted: bool = True
-
-
-class _Current(threading.local):
-    """The task that a thread runs, and its queue."""
-
-    task: _Task | None = None
-    queue: 'TaskQueue'
-
-
-_current = _Current()
-
-
-def give_way() -> None:
-    """Pause if the thread runs a large task, and other lanes have small ones.
-
-    Call it where no lock or transaction is held. A task is large from a
-    weight of ``_LARGE``. While other lanes have small tasks, it works for a
-    third of the time: the small tasks, and what they lead to in other
-    processes, would otherwise compete with it for the CPU and the databases.
-    """
-    if _current.task is not None:
-        _current.queue.pause(_current.task)
 
 
 class TaskQueue:
-    """Runs tasks in threads, fairly, and with a limit.
+    """Runs tasks in threads, fairly, and with limits.
 
-    Each running task has a place. The lane with the fewest places gets the
-    next free one. A task with a key that is in use waits in the queue,
-    without a thread.
+    The lane with the smallest weight of running tasks gets the next free
+    thread. No lane has more than three quarters of the threads, so tasks of
+    one lane that wait for something outside do not stop another one. A task
+    with a key that is in use waits in the queue, without a thread.
 
-    No task can keep its place by waiting: while other tasks wait for a place,
-    a task that has run for longer than ``WAITS_S``, or for longer in
-    proportion to its weight, loses its place and runs on, because it most
-    likely waits for a lock, a database or another service. If the process is
-    busy, the tasks are slow for that reason, and only one of them at a time
-    loses its place.
-
-    :param executor: runs the tasks; :attr:`threads` says how many threads it
+    :param executor: runs the tasks; :meth:`threads` says how many threads it
         needs
-    :param places: number of tasks that run at the same time
-    :param clock: see :class:`cellsched.clock.Clock`
+    :param places: a quarter of the number of tasks that run at the same time
     :param waiting_max: number of tasks that wait; beyond it, the last task of
         the longest lane is refused
     """
 
     def __init__(
-        self, executor: futures.Executor, places: int, clock: Any,
+        self, executor: futures.Executor, places: int,
         waiting_max: int = 10_000,
     ) -> None:
         self._executor = executor
         self._places = places
-        self._clock = clock
         self._waiting_max = waiting_max
         self._lock = threading.Lock()
         self._lanes: dict[Hashable, collections.deque[_Task]] = {}
@@ -274,24 +222,16 @@ class TaskQueue:
         self._parked: dict[Hashable, collections.deque[_Task]] = {}
         self._waiting: collections.Counter[Hashable] = collections.Counter()
         self._waiting_sum = 0
-        #: Tasks that have a place, by their start.
-        self._running: dict[_Task, None] = {}
+        self._running = 0
+        #: The weight of the running tasks, by lane.
         self._used: collections.Counter[Hashable] = collections.Counter()
         self._keys: collections.Counter[Hashable] = collections.Counter()
-        #: Number of running tasks without a place.
-        self._outside = 0
-        #: When each lane had its last small task; the earliest first.
-        self._small_at: dict[Hashable, float] = {}
-        #: When tasks lost their places the last time.
-        self._released_at = 0.0
-        self._is_watched = False
-        self._never = clock.event()
 
     @staticmethod
     def threads(places: int) -> int:
         """Return the number of threads for a number of places."""
-        # One thread watches, and others answer for refused tasks.
-        return _TASKS_PER_PLACE * places + 4
+        # The others answer for refused tasks.
+        return _TASKS * places + 4
 
     def submit(
         self, place: Place, function: Callable[..., Any], *args: Any
@@ -319,7 +259,7 @@ class TaskQueue:
         """Return the numbers of tasks, for reports on the process."""
         with self._lock:
             return {
-                'running': len(self._running) + self._outside,
+                'running': self._running,
                 'waiting': self._waiting_sum,
                 'waiting_by_lane': {
                     str(lane): count
@@ -339,20 +279,19 @@ class TaskQueue:
     def waiting_keys(self) -> set[Hashable]:
         """Return the keys of the tasks that have not started."""
         with self._lock:
-            return {key for queue in (
-                *self._lanes.values(), *self._parked.values())
-                for task in queue for key in task.place.keys}
+            return {key for task in self._queued() for key in task.place.keys}
 
     def close(self) -> None:
         """Cancel the tasks that have not started."""
         with self._lock:
-            tasks = [task.future for queue in (
-                *self._lanes.values(), *self._parked.values())
-                for task in queue]
+            tasks = [*self._queued()]
             self._lanes.clear()
             self._parked.clear()
         for each in tasks:
-            each.cancel()
+            each.future.cancel()
+
+    def _queued(self) -> Iterable[_Task]:
+        return itertools.chain(*self._lanes.values(), *self._parked.values())
 
     def _count(self, task: _Task, change: int) -> None:
         lane = task.place.lane
@@ -378,9 +317,7 @@ class TaskQueue:
     def _pop_all(self) -> list[_Task]:
         """Remove the tasks that can run now, and return them."""
         found: list[_Task] = []
-        while len(self._running) < self._places and (
-                len(self._running) + self._outside
-                < _TASKS_PER_PLACE * self._places):
+        while self._running < _TASKS * self._places:
             lanes = list(filter(self._is_open, self._lanes))
             if not lanes:
                 break
@@ -392,18 +329,16 @@ class TaskQueue:
                 self._lanes[lane] = tasks
             if self._enter(task):
                 found.append(task)
-        if self._lanes and not self._is_watched:
-            self._is_watched = True
-            self._executor.submit(self._watch)
         return found
 
     def _is_open(self, lane: Hashable) -> bool:
         used = self._used[lane]
         return not used or (
-            used + self._lanes[lane][0].place.weight <= self._places)
+            used + self._lanes[lane][0].place.weight
+            <= _LANE_WEIGHT * self._places)
 
     def _enter(self, task: _Task) -> bool:
-        """Give a task its place, or park it; return whether it can run."""
+        """Count a task as running, or park it; return whether it can run."""
         keys = task.place.keys
         full = next((key for key, most in keys.items()
                      if self._keys[key] >= most), None)
@@ -419,17 +354,8 @@ class TaskQueue:
             return False
         self._keys.update(keys.keys())
         self._used[task.place.lane] += task.place.weight
-        self._running[task] = None
-        task.started_at = task.resumed_at = self._clock.monotonic()
-        if task.place.weight < _LARGE:
-            self._note_small(task.place.lane, task.started_at)
+        self._running += 1
         return True
-
-    def _note_small(self, lane: Hashable, now: float) -> None:
-        self._small_at.pop(lane, None)
-        self._small_at[lane] = now
-        while self._small_at[next(iter(self._small_at))] < now - _RECENT_S:
-            del self._small_at[next(iter(self._small_at))]
 
     def _unpark(self, key: Hashable, most: int) -> None:
         """Put a task that waits for a key back, if the key is free."""
@@ -449,21 +375,7 @@ class TaskQueue:
                 # The executor was shut down.
                 task.future.set_exception(exc)
 
-    def pause(self, task: _Task) -> None:
-        """Let a running task pause; see :func:`give_way`."""
-        if task.place.weight < _LARGE:
-            return
-        now = self._clock.monotonic()
-        with self._lock:
-            gives_way = any(at > now - _RECENT_S and lane != task.place.lane
-                            for lane, at in self._small_at.items())
-        if gives_way:
-            self._never.wait(
-                min(_PAUSE * (now - task.resumed_at), _PAUSE_MAX_S))
-        task.resumed_at = self._clock.monotonic()
-
     def _work(self, task: _Task) -> None:
-        _current.task, _current.queue = task, self
         try:
             result = task.function()
         except BaseException as exc:
@@ -472,15 +384,14 @@ class TaskQueue:
         else:
             self._leave(task)
             task.future.set_result(result)
-        finally:
-            _current.task = None
 
     def _leave(self, task: _Task) -> None:
-        keys = task.place.keys
+        lane, keys = task.place.lane, task.place.keys
         with self._lock:
-            self._give_up(task)
-            if not task.counted:
-                self._outside -= 1
+            self._running -= 1
+            self._used[lane] -= task.place.weight
+            if not self._used[lane]:
+                del self._used[lane]
             self._keys.subtract(keys.keys())
             for key, most in keys.items():
                 if not self._keys[key]:
@@ -488,50 +399,6 @@ class TaskQueue:
                 self._unpark(key, most)
             begun = self._pop_all()
         self._begin(begun)
-
-    def _give_up(self, task: _Task) -> None:
-        """Take the place of a task, if it has one."""
-        if task in self._running:
-            del self._running[task]
-            lane = task.place.lane
-            self._used[lane] -= task.place.weight
-            if not self._used[lane]:
-                del self._used[lane]
-
-    def _watch(self) -> None:
-        """Take the places of tasks that wait, while other tasks want one."""
-        cpu_s, now = self._clock.cpu(), self._clock.monotonic()
-        while True:
-            self._never.wait(WAITS_S / 2)
-            used_s, cpu_s = self._clock.cpu() - cpu_s, self._clock.cpu()
-            passed_s, now = self._clock.monotonic() - now, (
-                self._clock.monotonic())
-            with self._lock:
-                if not self._lanes:
-                    self._is_watched = False
-                    return
-                self._release(now, used_s > _BUSY_SHARE * passed_s)
-                begun = self._pop_all()
-            self._begin(begun)
-
-    def _release(self, now: float, is_busy: bool) -> None:
-        """Take the places of tasks that have run for long."""
-        late = [task for task in self._running
-                if now - task.started_at > WAITS_S * min(
-                    task.place.weight, _HEAVY_MAX)]
-        if is_busy:
-            late = late[:1] if len(self._running) >= self._places else []
-        elif self._outside >= 2 * self._places:
-            # Lose places slowly, until the databases or services that the
-            # tasks wait for are found stuck.
-            free = (now - self._released_at) * self._places
-            late = late[:int(free)]
-        if late:
-            self._released_at = now
-        for task in late:
-            task.counted = False
-            self._outside += 1
-            self._give_up(task)
 
 
 def _fail(task: _Task, most: int) -> None:
@@ -543,20 +410,20 @@ class QueueExecutor(futures.Executor):
     """An executor in which tasks of different lanes take turns.
 
     :param executor: an executor with :meth:`TaskQueue.threads` threads
-    :param places: see :class:`TaskQueue`; also the number of tasks of one
-        lane that run, including those that wait for something outside
+    :param places: see :class:`TaskQueue`; also the number of running tasks of
+        a lane
     :param lane: returns the lane of a task for its arguments
     :param weight: returns the weight of a task likewise
     """
 
     def __init__(
-        self, executor: futures.Executor, places: int, clock: Any,
+        self, executor: futures.Executor, places: int,
         lane: Callable[..., Hashable] = lambda *args: None,
         weight: Callable[..., int] = lambda *args: 1,
     ) -> None:
         self._executor = executor
         self._places = places
-        self._queue = TaskQueue(executor, places, clock)
+        self._queue = TaskQueue(executor, places)
         self._lane = lane
         self._weight = weight
         self._unfinished: set[futures.Future[Any]] = set()

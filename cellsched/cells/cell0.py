@@ -10,7 +10,6 @@ from typing import Any
 
 from oslo_log import log
 
-from cellsched import batching
 from cellsched.cells import registry
 from cellsched.cells import target
 from cellsched.clock import Clock
@@ -137,7 +136,6 @@ class Cell0:
                 connection, [uuid for uuid in decided if uuid not in current])
         if not decided:
             return set()
-        batching.give_way()
         burial = _Burial(context, reasons, owner, {
             instance.uuid: instance for instance in instances
             if instance.uuid in decided})
@@ -146,7 +144,6 @@ class Cell0:
         database = self._targets.database(cell0)
         with database.writer() as connection:
             new = self._write(connection, burial, decided)
-        batching.give_way()
         existing = burial.revisions.keys() - new
         if existing:
             # A record without a request is final; the others are replaced.
@@ -159,7 +156,6 @@ class Cell0:
                 self._notifier.failed(
                     context, 'build_instances',
                     burial.requests[uuid].instance, specs.get(uuid), reason)
-        batching.give_way()
         return self._release(database, cell0, burial)
 
     def _write(

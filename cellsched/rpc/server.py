@@ -367,8 +367,8 @@ class Server:
     """Receives the messages of a topic and processes them in threads.
 
     The messages of different projects take turns. Messages for one instance
-    are processed one after the other, in their order. A message that waits
-    for something outside keeps no other message from being processed; see
+    are processed one after the other, in their order. Messages of a project
+    that wait for something outside stop no other project; see
     :class:`cellsched.batching.TaskQueue`. If too many messages wait, the
     caller gets ``ServiceBusy``; a message without a caller is dropped, and
     its sender's recovery repeats it.
@@ -410,7 +410,7 @@ class Server:
             # Idle threads of oslo.messaging's executor wake every second.
             self._executor = futures.ThreadPoolExecutor(
                 TaskQueue.threads(places))
-            self._queue = TaskQueue(self._executor, places, self._clock)
+            self._queue = TaskQueue(self._executor, places)
         self._listener = self._transport.listener(self._target)
         self._listener.start(self._take)
 

@@ -221,8 +221,8 @@ class Components(CellComponents):
         weight: Callable[..., int] = lambda *args: 1,
     ) -> QueueExecutor:
         return QueueExecutor(
-            ThreadPoolExecutor(TaskQueue.threads(places)), places, self.clock,
-            lane, weight)
+            ThreadPoolExecutor(TaskQueue.threads(places)), places, lane,
+            weight)
 
     def close(self) -> None:
         made = self.__dict__

@@ -163,7 +163,7 @@ def agent_group(
     conf = parts.conf
     places = conf.executor_thread_pool_size
     pool = ThreadPoolExecutor(TaskQueue.threads(places))
-    queue = TaskQueue(pool, places, parts.clock)
+    queue = TaskQueue(pool, places)
     for host in hosts:
         agents.append(HostAgent(host, queue))
         agents[-1].prepare()

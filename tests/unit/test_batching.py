@@ -6,7 +6,6 @@ import threading
 from unittest import mock
 
 from cellsched import batching
-from cellsched import clock
 from cellsched import exception
 from tests.unit import base
 
@@ -127,14 +126,10 @@ class TestTogether(base.TestCase):
 
 
 class Threads:
-    """An executor whose functions the test runs, and a clock."""
+    """An executor whose functions the test runs."""
 
     def __init__(self):
         self.submitted = []
-        self.now_s = self.cpu_s = 0.0
-        #: CPU time that passes with each second.
-        self.share = 0.0
-        self.before_look = []
 
     def submit(self, function, *args):
         self.submitted.append((function, args))
@@ -143,28 +138,10 @@ class Threads:
         pass
 
     def run(self):
-        """Run what was submitted, in order, and watch nothing."""
+        """Run what was submitted, in order."""
         while self.submitted:
             function, args = self.submitted.pop(0)
-            if function.__name__ != '_watch':
-                function(*args)
-
-    # The clock.
-
-    def monotonic(self):
-        return self.now_s
-
-    def cpu(self):
-        return self.cpu_s
-
-    def event(self):
-        return self
-
-    def wait(self, timeout):
-        self.now_s += timeout
-        self.cpu_s += timeout * self.share
-        if self.before_look:
-            self.before_look.pop(0)()
+            function(*args)
 
 
 class TestTaskQueue(base.TestCase):
@@ -175,8 +152,7 @@ class TestTaskQueue(base.TestCase):
         self.ran = []
 
     def queue(self, places=2, **options):
-        self.tasks = batching.TaskQueue(
-            self.threads, places, self.threads, **options)
+        self.tasks = batching.TaskQueue(self.threads, places, **options)
 
     def add(self, name, lane='', key=None, most=1, weight=1):
         return self.tasks.submit(
@@ -197,20 +173,6 @@ class TestTaskQueue(base.TestCase):
                 return function(*args)
         self.fail(f'{name} has not started')
 
-    def watch(self, *shares):
-        """Have the queue look at its tasks so often, then empty it."""
-        [watch] = [each for each in self.threads.submitted
-                   if each[0] == self.tasks._watch]
-        self.threads.submitted.remove(watch)
-
-        def stop():
-            raise StopIteration
-
-        self.threads.before_look = [lambda: None] * len(shares) + [stop]
-        for share in shares[:1]:
-            self.threads.share = share
-        self.assertRaises(StopIteration, watch[0])
-
     def test_task_has_the_outcome_of_its_function(self):
         self.queue()
         good = self.add('a')
@@ -220,38 +182,51 @@ class TestTaskQueue(base.TestCase):
         self.assertIsNone(good.result(0))
         self.assertIsInstance(bad.exception(0), IndexError)
 
-    def test_task_starts_when_a_place_is_free(self):
-        self.queue(places=2)
+    def test_task_starts_when_a_thread_is_free(self):
+        self.queue(places=1)
         for name in 'abc':
-            self.add(name)
-        self.assertEqual(['a', 'b'], self.started())
+            self.add(name, 'one')
+            self.add(name + name, 'two')
+        self.assertEqual(['a', 'aa', 'b', 'bb'], self.started())
 
         self.finish('b')
 
-        self.assertEqual(['a', 'c'], self.started())
+        self.assertEqual(['a', 'aa', 'bb', 'c'], self.started())
 
-    def test_lane_with_the_fewest_places_is_next(self):
-        self.queue(places=3)
-        for name in 'abcde':
-            self.add(name, 'flood')
+    def test_lane_leaves_threads_to_other_lanes(self):
+        self.queue(places=2)
+        for number in range(9):
+            self.add(str(number), 'flood')
+        self.add('x', 'other')
+        self.add('y', 'other')
+
+        self.assertEqual([*'012345', 'x', 'y'], self.started())
+
+    def test_lane_with_the_fewest_tasks_is_next(self):
+        self.queue(places=2)
+        for lane in 'ab':
+            for number in range(9):
+                self.add(f'{lane}{number}', lane)
         self.add('x', 'other')
 
-        self.finish('a')
+        self.finish('a0')
 
-        self.assertEqual(['b', 'c', 'x'], self.started())
+        self.assertEqual('x', self.started()[-1])
 
     def test_equal_lanes_take_turns(self):
         self.queue(places=1)
+        for name in 'abcd':
+            self.add(name, name)
         for name in 'abc':
             self.add(f'{name}1', 'one')
         for name in 'abc':
             self.add(f'{name}2', 'two')
         self.threads.run()
 
-        self.assertEqual(['a1', 'b1', 'a2', 'c1', 'b2', 'c2'],
-                         sorted(self.ran, key=self.ran.index))
+        self.assertEqual([*'abcd', 'a1', 'a2', 'b1', 'b2', 'c1', 'c2'],
+                         self.ran)
 
-    def test_lane_with_a_heavy_task_has_a_single_place(self):
+    def test_lane_runs_a_single_heavy_task(self):
         self.queue(places=4)
         self.add('a', 'flood', weight=1000)
         self.add('b', 'flood', weight=1000)
@@ -263,67 +238,13 @@ class TestTaskQueue(base.TestCase):
         self.finish('a')
         self.assertEqual(['x', 'y', 'b'], self.started())
 
-    def working(self, seconds, weight=1000):
-        """Return the function of a large task that pauses after some work."""
-        def work():
-            self.threads.now_s += seconds
-            began = self.threads.now_s
-            batching.give_way()
-            self.ran.append(self.threads.now_s - began)
+    def test_weights_of_a_lane_add_up_to_its_share(self):
+        self.queue(places=1)
+        for name in 'abc':
+            self.add(name, 'flood', weight=2)
+        self.add('x', 'other', weight=2)
 
-        return batching.Place('flood', {}, weight), work
-
-    def test_large_task_pauses_for_small_tasks_of_other_lanes(self):
-        self.queue()
-        self.add('x', 'other')
-        self.tasks.submit(*self.working(0.1))
-        self.threads.run()
-
-        self.assertEqual(['x', 0.2], [self.ran[0], round(self.ran[1], 9)])
-
-    def test_pause_after_a_long_wait_is_bounded(self):
-        self.queue()
-        self.tasks.submit(*self.working(0.9))
-        self.add('x', 'other')
-        self.threads.run()
-
-        self.assertAlmostEqual(1.0, self.ran[0])
-
-    def test_large_task_does_not_pause_for_its_lane_or_large_tasks(self):
-        self.queue()
-        self.add('own', 'flood')
-        self.add('large', 'other', weight=20)
-        self.threads.run()
-        self.tasks.submit(*self.working(0.1))
-        self.threads.run()
-
-        self.assertEqual(['own', 'large', 0.0], self.ran)
-
-    def test_small_task_of_long_ago_is_forgotten(self):
-        self.queue()
-        self.add('x', 'other')
-        self.tasks.submit(*self.working(1.5))
-        self.add('y', 'third')
-        self.threads.run()
-
-        self.assertEqual(['x', 0.0, 'y'], self.ran)
-
-    def test_small_task_does_not_pause(self):
-        self.queue()
-        self.add('x', 'other')
-        self.tasks.submit(*self.working(0.1, weight=19))
-        self.threads.run()
-
-        self.assertEqual(['x', 0.0], self.ran)
-
-    def test_thread_without_a_task_does_not_pause(self):
-        self.queue()
-        self.add('x', 'other')
-        self.threads.run()
-
-        batching.give_way()
-
-        self.assertEqual(0.0, self.threads.now_s)
+        self.assertEqual(['a', 'x'], self.started())
 
     def test_tasks_with_a_key_run_in_sequence(self):
         self.queue(places=8)
@@ -368,44 +289,16 @@ class TestTaskQueue(base.TestCase):
 
     def test_full_queue_refuses_the_last_of_the_longest_lane(self):
         self.queue(places=1, waiting_max=3)
-        flood = [self.add(name, 'flood') for name in 'abcde']
-        other = self.add('x', 'other')
+        flood = [self.add(name, 'flood') for name in 'abcdefg']
+        self.add('x', 'other')
+        last = self.add('y', 'other')
         self.threads.run()
 
         self.assertEqual(
-            [False, False, False, True, True],
+            [False, False, False, False, False, True, True],
             [isinstance(each.exception(0), exception.ServiceBusy)
              for each in flood])
-        self.assertIsNone(other.result(0))
-
-    def test_waiting_tasks_free_their_places(self):
-        self.queue(places=2)
-        for name in 'abcd':
-            self.add(name)
-
-        self.watch(0, 0, 0)
-
-        self.assertEqual(['a', 'b', 'c', 'd'], self.started())
-
-    def test_busy_process_starts_a_single_task_more(self):
-        self.queue(places=2)
-        for name in 'abcd':
-            self.add(name)
-
-        self.watch(1, 1, 1)
-
-        self.assertEqual(['a', 'b', 'c'], self.started())
-
-    def test_waiting_tasks_are_limited(self):
-        self.queue(places=1)
-        for name in 'abcdefgh':
-            self.add(name)
-
-        self.watch(*[0] * 50)
-
-        self.assertEqual(['a', 'b', 'c', 'd'], self.started())
-        self.finish('a')
-        self.assertEqual(['b', 'c', 'd', 'e'], self.started())
+        self.assertIsNone(last.result(0))
 
     def test_error_of_the_executor_is_the_outcome(self):
         def submit(function, *args):
@@ -422,7 +315,7 @@ class TestQueueExecutor(base.TestCase):
     def test_tasks_above_the_limit_of_the_lane_complete(self):
         threads = Threads()
         executor = batching.QueueExecutor(
-            threads, 1, threads, lambda value: value)
+            threads, 1, lambda value: value)
         stuck = [executor.submit(int, '1') for _ in range(5)]
         other = executor.submit(int, '2')
         threads.run()
@@ -433,7 +326,7 @@ class TestQueueExecutor(base.TestCase):
     def test_shutdown_waits_for_tasks_until_its_deadline(self):
         with futures.ThreadPoolExecutor(8) as threads:
             executor = batching.QueueExecutor(
-                threads, 1, clock.Clock())
+                threads, 1)
             release, done = threading.Event(), []
             stuck = executor.submit(release.wait)
             waits = executor.submit(done.append, 1)
@@ -451,7 +344,7 @@ class TestQueueExecutor(base.TestCase):
 
     def test_shutdown_waits_for_queued_tasks(self):
         executor = batching.QueueExecutor(
-            futures.ThreadPoolExecutor(8), 1, clock.Clock())
+            futures.ThreadPoolExecutor(8), 1)
         results = [executor.submit(int, '7') for _ in range(5)]
 
         executor.shutdown()
@@ -460,8 +353,8 @@ class TestQueueExecutor(base.TestCase):
 
     def test_shutdown_without_a_wait_cancels_queued_tasks(self):
         threads = Threads()
-        executor = batching.QueueExecutor(threads, 1, threads)
-        begun, waits = executor.submit(int), executor.submit(int)
+        executor = batching.QueueExecutor(threads, 1, lambda value: value)
+        begun, waits = executor.submit(int, '1'), executor.submit(int, '1')
         executor.shutdown(wait=False)
 
         self.assertFalse(begun.cancelled())

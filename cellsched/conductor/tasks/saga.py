@@ -434,14 +434,12 @@ class Runner:
             # 1. Do the step. A batched step is done together with the other
             #    batches that have reached it.
             self._run_next(progress)
-            batching.give_way()
             # 2. Roll back the builds that the step ended, inside the fence.
             if progress.ended:
                 done = self._steps[:progress.place]
                 _undo(self._steps, done, progress.ended, fence)
                 reached(f'undone {done[-1].name}')
                 progress.ended = ()
-                batching.give_way()
         return progress.live
 
     def _run_next(self, progress: _BatchProgress) -> None:

@@ -3,7 +3,6 @@
 
 from concurrent import futures
 
-import fixtures
 import sqlalchemy as sa
 
 from cellsched.cells import cell0
@@ -41,20 +40,6 @@ class TestCell0(base.TestCase):
 
     def bury(self, made, reason=REASON):
         return self.cell0.bury(self.context, made, reason)
-
-    def test_large_batch_gives_way_between_transactions(self):
-        made = self.accept(2)
-        alone = []
-
-        def give_way():
-            for database in (self.database, self.grave):
-                alone.append(database.engine.pool.checkedout())
-
-        self.useFixture(fixtures.MockPatch(
-            'cellsched.batching.give_way', give_way))
-        self.bury(made)
-
-        self.assertEqual([0] * 6, alone)
 
     def delete(self, uuid):
         """Do what the API does when a user deletes a server."""

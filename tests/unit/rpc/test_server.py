@@ -876,7 +876,7 @@ class TestWaitingMessages(base.RPCTestCase):
         self.addCleanup(pool.shutdown)
         full = server.server(
             self.transport, 'full', 'host', [self.endpoint],
-            queue=batching.TaskQueue(pool, 1, local.CLOCK, waiting_max=1))
+            queue=batching.TaskQueue(pool, 1, waiting_max=1))
         full.start()
         self.addCleanup(self.end, full)
         self.addCleanup(self.endpoint.go_on.set)
@@ -906,7 +906,7 @@ class TestSharedQueue(base.LocalTestCase):
         self.pool = futures.ThreadPoolExecutor(
             batching.TaskQueue.threads(2))
         self.addCleanup(self.pool.shutdown)
-        self.tasks = batching.TaskQueue(self.pool, 2, local.CLOCK)
+        self.tasks = batching.TaskQueue(self.pool, 2)
 
     def pooled(self, endpoint, host):
         made = server.server(

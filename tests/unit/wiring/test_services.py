@@ -322,7 +322,7 @@ class TestService(configured.WiringTestCase):
         parts = services.Components(self.conf())
         service = services.Service(parts, [server.server(
             parts.transports.get(), 'topic', 'host', [],
-            queue=batching.TaskQueue(pool, 1, parts.clock))])
+            queue=batching.TaskQueue(pool, 1))])
         service.start()
         self.addCleanup(service.stop)
         self.addCleanup(go_on.set)

@@ -6,7 +6,6 @@ import contextlib
 import itertools
 import threading
 
-import fixtures
 from oslo_config import cfg
 import oslo_messaging
 
@@ -94,18 +93,6 @@ class TestRun(base.TestCase):
 
         self.assertEqual(['do 1 abc', 'do 2 abc'], self.notes)
         self.assertEqual(self.builds, gone_on)
-
-    def test_large_batch_gives_way_after_each_step_and_rollback(self):
-        self.useFixture(fixtures.MockPatch(
-            'cellsched.batching.give_way',
-            lambda: self.notes.append('give way')))
-
-        self.run_steps(self.step('1', end('a', reason=Failure())),
-                       self.step('2'))
-
-        self.assertEqual(
-            ['do 1 abc', 'give way', 'undo 1 a', 'give way', 'do 2 bc',
-             'give way'], self.notes)
 
     def test_ended_build_is_rolled_back_in_reverse(self):
         gone_on = self.run_steps(
