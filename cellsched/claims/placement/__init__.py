@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 import contextlib
+import dataclasses
+import itertools
 import logging
 from random import Random
 import threading
@@ -23,6 +25,7 @@ from typing import TypeVar
 from oslo_config import cfg
 from oslo_log import log
 
+from cellsched import batching
 from cellsched.claims import base
 from cellsched.claims.coordination import ContentionLock
 from cellsched.claims.placement.guards import Guard
@@ -30,7 +33,6 @@ from cellsched.claims.placement.guards import Guards
 from cellsched.claims.placement.guards import RESOURCE_CLASS
 from cellsched.claims.placement import messages
 from cellsched.claims.placement.operations import BatchClaim
-from cellsched.claims.placement.operations import ClaimCall
 from cellsched.claims.placement.operations import EmptyConsumers
 from cellsched.claims.placement.operations import Inventories
 from cellsched.claims.placement.operations import Release
@@ -50,14 +52,14 @@ _GROUP = 'placement'
 #: Seconds for which a read of one provider is retried.
 _ONE_S = 3.0
 
-#: Maximum number of calls whose claims are one request, and seconds for which
-#: writers of a provider wait for its answer: an overloaded Placement takes
-#: longer if they do not.
-_CALLS_MAX, _TURN_S = 16, 3.0
-
 _NO_OWNER = '00000000-0000-0000-0000-000000000000'
 
+#: Number of concurrent writes of claims by a process, and of releases. Those
+#: on the same provider conflict; without an answer to one, others go on.
+_AT_ONCE = 2
+
 _Outcome = TypeVar('_Outcome')
+_Call = TypeVar('_Call')
 
 _OPTS = [
     cfg.FloatOpt('retry_timeout', default=30, min=0, help="""
@@ -99,6 +101,14 @@ same name.
 ]
 
 
+@dataclasses.dataclass(eq=False)
+class _ReleaseCall:
+    """The consumers of one call of release, and its error."""
+
+    consumers: list[str]
+    error: exception.DatabaseUnreachable | None = None
+
+
 class PlacementClaims(base.ClaimStore):
     """Keep claims in OpenStack Placement.
 
@@ -111,12 +121,13 @@ class PlacementClaims(base.ClaimStore):
     the capacity, with any configuration of Placement. Other clients that
     write without a guard, as Nova does, may still exceed it.
 
-    Claims of several requests are one request to Placement. A write without
-    an answer is resolved before this process changes the same consumers again:
-    it was executed, or never will be. If it cannot be resolved within
-    ``[placement] retry_timeout``, a suspended Placement may execute it later,
-    until its guard is used again. Calls for other consumers do not wait for
-    it.
+    Claims of several calls are one request to Placement, and so are releases.
+    A process sends two of each at a time. A write without an answer is
+    resolved before this process changes the same consumers again: it was
+    executed, or never will be. If it cannot be resolved within ``[placement]
+    retry_timeout``, a suspended Placement may execute it later, until its
+    guard is used again. Calls for other consumers do not wait for one such
+    write.
 
     The generations of all providers are read to find those that changed. A
     DELETE of allocations, as Nova does at the end of a server, changes no
@@ -152,7 +163,10 @@ class PlacementClaims(base.ClaimStore):
         self._retry_timeout_s = retry_timeout_s
         self._server = server.PlacementServer(client)
         self._locks = locks or ContentionLock(clock)
-        self._queue = remote.ProviderQueue(clock, _CALLS_MAX, _TURN_S)
+        self._claiming: batching.GroupCommit[Sequence[RequestClaim]] = (
+            self._group(self._claim_together))
+        self._releasing: batching.GroupCommit[_ReleaseCall] = (
+            self._group(self._release_together))
         self._guards = Guards(
             self._server, owners, clock, random, guards, self._locks)
         #: Of contended providers.
@@ -240,51 +254,70 @@ class PlacementClaims(base.ClaimStore):
         return [each.outcome for each in claims if each.outcome is not None]
 
     def _claim(self, requests: Sequence[RequestClaim]) -> None:
-        """Claim for requests, and for waiting threads at the same time."""
-        own = ClaimCall(requests, self._clock.lock())
-        if not own.open:
-            return
-        with self._alone(own.consumers), self._queue.turn(
-                own.providers, own) as calls, contextlib.ExitStack() as stack:
-            # 1. A thread that claims for a call holds the lock of the call,
-            #    perhaps without an answer. Take the calls without one.
-            own.lock.acquire()
-            stack.callback(own.lock.release)
-            taken = [own, *(
-                each for each in calls if each is not own
-                and each.lock.acquire(blocking=False))]
-            for each in taken[1:]:
-                stack.callback(each.lock.release)
-            # 2. Claim for all of them. Other threads may have claimed for the
-            #    own requests.
-            if own.open:
-                self._guarded(self._batch([
-                    each for call in taken for each in call.open]))
-            # 3. Placement may refuse them together without naming a request.
-            #    Claim for each own request alone then.
-            for each in own.open:
-                try:
+        """Claim for requests, and for those of waiting threads."""
+        consumers = {name for each in requests if each.outcome is None
+                     for name in each.consumers}
+        if consumers:
+            with self._alone(consumers):
+                self._do_in_turn(self._claiming, requests)
+
+    def _claim_together(self, calls: Sequence[Sequence[RequestClaim]]) -> None:
+        requests = [*itertools.chain.from_iterable(calls)]
+        try:
+            self._guarded(self._batch(requests))
+            # Placement may refuse them together without naming a request.
+            # Claim for each request alone then.
+            for each in requests:
+                if each.outcome is None:
                     self._guarded(self._batch([each]))
-                except exception.DatabaseUnreachable as exc:
-                    each.outcome = exc
-            calls[:] = [each for each in calls if not each.open]
+        except exception.DatabaseUnreachable as exc:
+            for each in requests:
+                if each.outcome is None:
+                    each.outcome = exception.copy_of(exc)
+
+    def _group(
+        self, work: Callable[[Sequence[_Call]], None]
+    ) -> batching.GroupCommit[_Call]:
+        return batching.GroupCommit(
+            work, _AT_ONCE, self._clock.lock, self._retry_timeout_s)
 
     def _batch(self, requests: Sequence[RequestClaim]) -> BatchClaim:
         return BatchClaim(self._server, self._guards, self._empty(), requests,
                           self._inventories)
 
     def release(self, consumers: Iterable[str]) -> None:
-        release = Release(
-            self._server, self._guards, self._owners,
+        call = _ReleaseCall(
             [each for each in consumers if messages.UUID.fullmatch(each)])
-        self._change(release)
+        with self._alone(call.consumers):
+            self._do_in_turn(self._releasing, call)
+        if call.error is not None:
+            raise call.error
+
+    def _release_together(self, calls: Sequence[_ReleaseCall]) -> None:
+        try:
+            self._change(Release(
+                self._server, self._guards, self._owners,
+                [name for call in calls for name in call.consumers]))
+        except exception.DatabaseUnreachable as exc:
+            for call in calls:
+                call.error = exception.copy_of(exc)
+
+    def _do_in_turn(
+        self, group: batching.GroupCommit[_Call], call: _Call
+    ) -> None:
+        try:
+            group.do(call)
+        except exception.ServiceBusy:
+            raise self._unreachable(
+                'other calls of this process wait for an answer') from None
 
     def transfer(self, source: str, target: str) -> bool:
         validation.check_transfer(source, target)
         messages.check_uuid(f'transfer from {source}', 'target', target)
-        return self._change(Transfer(
-            self._server, self._guards, self._empty(), self._owners, source,
-            target))
+        with self._alone([source, target]):
+            return self._change(Transfer(
+                self._server, self._guards, self._empty(), self._owners,
+                source, target))
 
     def claims_of(
         self, consumers: Iterable[str]
@@ -437,12 +470,8 @@ class PlacementClaims(base.ClaimStore):
 
     def _change(self, change: Release | Transfer) -> bool:
         """Read the allocations, and change them if there are any."""
-        with self._alone(change.consumers):
-            [exists] = self._repeat(lambda: [change.look()])
-            if not exists:
-                return False
-            with self._queue.turn(change.providers):
-                return self._guarded(change)
+        [exists] = self._repeat(lambda: [change.look()])
+        return exists and self._guarded(change)
 
     def _guarded(self, change: BatchClaim | Release | Transfer) -> bool:
         """Repeat the attempt of a change with a guard."""
@@ -497,9 +526,11 @@ class PlacementClaims(base.ClaimStore):
             return remote.first_outcome(
                 attempt, self._clock, self._random, self._retry_timeout_s)
         except remote.GivenUp as exc:
-            raise exception.DatabaseUnreachable(
-                schema='claims', url=self._client.url,
-                reason=str(exc)) from None
+            raise self._unreachable(str(exc)) from None
+
+    def _unreachable(self, reason: str) -> exception.DatabaseUnreachable:
+        return exception.DatabaseUnreachable(
+            schema='claims', url=self._client.url, reason=reason)
 
 
 def _client_module() -> Any:

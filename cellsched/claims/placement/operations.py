@@ -22,7 +22,6 @@ from cellsched.claims.placement.server import ANSWER_ERRORS
 from cellsched.claims.placement.server import PlacementServer
 from cellsched.claims import validation
 from cellsched.clock import Clock
-from cellsched.clock import Lock
 from cellsched import exception
 
 #: Rejections of a request, each without a reason that a read shows, after
@@ -162,6 +161,8 @@ class RequestClaim:
             consumer: claims for consumer, claims in found.items() if claims}
         for position, batch in enumerate(self._batches if self._held else ()):
             if base.is_held(batch, self._held):
+                # The batches before it were tried in vain.
+                self._refusals.clear()
                 self._end(position, 0)
                 return
         self._select(self._position)
@@ -209,39 +210,6 @@ class RequestClaim:
             {claim.provider: claim.resources for claim in claims},
             self.generations.get(consumer), claims[0].project_id,
             claims[0].user_id) for consumer, claims in taken.items()}
-
-
-class _Requests:
-    """Requests for different consumers."""
-
-    def __init__(self, requests: Sequence[RequestClaim]) -> None:
-        self._requests = requests
-
-    @property
-    def open(self) -> list[RequestClaim]:
-        """The requests without an outcome."""
-        return [each for each in self._requests if each.outcome is None]
-
-    @property
-    def consumers(self) -> set[str]:
-        return {name for each in self.open for name in each.consumers}
-
-    @property
-    def providers(self) -> list[str]:
-        """The providers of the current batches."""
-        return sorted({claim.provider for each in self.open
-                       for claim in each.remaining})
-
-
-class ClaimCall(_Requests):
-    """The requests of a call, which another thread may claim for.
-
-    :param lock: held by the thread that claims for them
-    """
-
-    def __init__(self, requests: Sequence[RequestClaim], lock: Lock) -> None:
-        super().__init__(requests)
-        self.lock = lock
 
 
 class Figures:
@@ -312,9 +280,10 @@ class Figures:
         self._known[provider] = self._inventories[provider]
 
 
-class BatchClaim(_Requests):
+class BatchClaim:
     """Claims for several requests with one write, if possible.
 
+    :param requests: requests for different consumers
     :param inventories: the inventories of providers that refused a claim a
         short time ago, or that other processes write, too. The usage of these
         providers is read before a write
@@ -328,15 +297,26 @@ class BatchClaim(_Requests):
         requests: Sequence[RequestClaim],
         inventories: Inventories,
     ) -> None:
-        super().__init__(requests)
         self._server = server
         self._guards = guards
         self._empty = empty
+        self._requests = requests
         self._inventories = inventories
         #: Whether the providers are read before the next write.
         self._is_refused = False
         self._rejections = 0
         self.is_divided = False
+
+    @property
+    def open(self) -> list[RequestClaim]:
+        """The requests without an outcome."""
+        return [each for each in self._requests if each.outcome is None]
+
+    @property
+    def providers(self) -> list[str]:
+        """The providers of the current batches."""
+        return sorted({claim.provider for each in self.open
+                       for claim in each.remaining})
 
     def attempt(self, guard: Guard, is_shared: bool) -> bool | None:
         """Claim the first batch that fits of each request.

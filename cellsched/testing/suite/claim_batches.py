@@ -405,6 +405,21 @@ class ClaimAlternatives(claim_cases.ClaimStoreCase):
         self.assertUsed(store, first, 1, VCPU=1)
         self.assertUsed(store, second, 1, VCPU=1)
 
+    def test_repetition_among_several_requests_is_refused_nowhere(
+        self,
+    ) -> None:
+        store = self.make_store()
+        full, second = (self.make_provider(store, VCPU=n) for n in (1, 2))
+        taken = self.make_claim(full, VCPU=1)
+        store.claim([taken])
+        held = self.alternatives([full, second], VCPU=2)
+        store.claim_any(held)
+
+        _, outcome = store.claim_each(
+            [self.alternatives([full], VCPU=1), held])
+
+        self.assertEqual(base.AnyOf(1, 0), outcome)
+
     def test_several_requests_fill_the_free_capacity(self) -> None:
         store = self.make_store()
         nodes = [self.make_provider(store, VCPU=2) for _ in range(3)]
