@@ -10,13 +10,11 @@ takes one round trip.
 from collections.abc import Mapping
 import contextlib
 from typing import Any
-from typing import Protocol
-
-import sqlalchemy as sa
 
 from cellsched.db.errors import number
 from cellsched.db.errors import state
 from cellsched.db import postgresql
+from cellsched.db.session import Database
 
 #: Text of the failed cast, as it appears in the server's log.
 _TEXT = 'cellsched: undone, to be tried again with care'
@@ -29,13 +27,6 @@ HARMLESS = frozenset({_INVALID_TEXT, '23505', '40001', '40P01'})
 
 #: The same of MariaDB; a failed condition is an unhandled SIGNAL.
 _HARMLESS_NUMBERS = frozenset({1644, 1062, 1020, 1213})
-
-
-class Database(Protocol):
-    """The part of :class:`cellsched.db.session.Database` used here."""
-
-    def each_alone(self) -> contextlib.AbstractContextManager[sa.Connection]:
-        """Return a connection whose statements are transactions."""
 
 
 class StatementRefused(Exception):

@@ -5,7 +5,6 @@ import functools
 import importlib.resources
 import threading
 from typing import Any
-from typing import NamedTuple
 
 from alembic import command
 from alembic import config as alembic_config
@@ -18,6 +17,7 @@ import sqlalchemy as sa
 
 from cellsched.db import mysql
 from cellsched.db import postgresql
+from cellsched.db.schema import Schema
 from cellsched.db import session
 from cellsched.db import tokens
 from cellsched import exception
@@ -43,23 +43,8 @@ LOCKS: dict[str, Any] = {
 _LOCK = threading.Lock()
 
 
-class History(NamedTuple):
-    """The history of a schema.
-
-    :param name: name of the schema
-    :param package: its ``migrations`` directory contains the versions
-    :param version_table: table that stores the version of a database
-    :param metadata: the tables of the newest version
-    """
-
-    name: str
-    package: str
-    version_table: str
-    metadata: sa.MetaData
-
-
 def upgrade(
-    database: session.Database, history: History, version: str
+    database: session.Database, schema: Schema, version: str
 ) -> None:
     """Upgrade a database to a version; existing rows are kept.
 
@@ -82,7 +67,7 @@ def upgrade(
                 with unlimited.writer() as connection:
                     lock = LOCKS.get(connection.dialect.name)
                     if lock is None or lock.take_lock(connection):
-                        _upgrade(connection, history, version)
+                        _upgrade(connection, schema, version)
                         return
                     holder = lock.lock_holder(connection)
             except _LOST:
@@ -97,7 +82,7 @@ def upgrade(
             # to a transaction.
             if database.clock.monotonic() >= ends_at:
                 raise exception.DatabaseBusy(
-                    f'The {history.name} database at {urls.mask(database.url)}'
+                    f'The {schema.name} database at {urls.mask(database.url)}'
                     f' is not upgraded: for {WAIT_S:.0f} s, connection '
                     f'{holder} of another process has upgraded it; wait for '
                     'its end, or end this connection at the server, and '
@@ -106,28 +91,24 @@ def upgrade(
 
 
 def _upgrade(
-    connection: sa.Connection, history: History, version: str
+    connection: sa.Connection, schema: Schema, version: str
 ) -> None:
-    known = versions(history.package)
-    current = _current(history, connection)
+    known = versions(schema.package)
+    current = migration.MigrationContext.configure(
+        connection, opts={'version_table': schema.version_table},
+    ).get_current_revision()
     if current == known[0] and version in ('head', current):
         return
     for each in (version, current):
         if each not in (None, 'head', *known):
             raise exception.InvalidField(
-                where=f'the {history.name} schema', field='version',
+                where=f'the {schema.name} schema', field='version',
                 problem=f'unknown version {each!r}',
                 expected=f'one of {", ".join(known)}')
-    config = _config(history.package)
-    config.attributes.update(connection=connection, history=history)
+    config = _config(schema.package)
+    config.attributes.update(connection=connection, schema=schema)
     with _LOCK:
         command.upgrade(config, version)
-
-
-def _current(history: History, connection: sa.Connection) -> str | None:
-    return migration.MigrationContext.configure(
-        connection, opts={'version_table': history.version_table},
-    ).get_current_revision()
 
 
 def _config(package: str) -> alembic_config.Config:
@@ -148,10 +129,10 @@ def versions(package: str) -> tuple[str, ...]:
 def run() -> None:
     """Run the migrations; called by each ``env.py``."""
     attributes = alembic_context.config.attributes
-    history = attributes['history']
+    schema = attributes['schema']
     alembic_context.configure(
         connection=attributes['connection'], render_as_batch=True,
-        target_metadata=history.metadata, version_table=history.version_table)
+        target_metadata=schema.metadata, version_table=schema.version_table)
     with alembic_context.begin_transaction():
         alembic_context.run_migrations()
 
@@ -174,7 +155,7 @@ def create_tables(metadata: sa.MetaData) -> None:
     tables = mysql.unexpected_tables(connection, metadata)
     if tables:
         raise exception.WrongDatabase(
-            schema=alembic_context.config.attributes['history'].name,
+            schema=alembic_context.config.attributes['schema'].name,
             url=urls.mask(str(connection.engine.url)), found=(
                 'tables of another program or release, which lack columns or '
                 f'have another collation: {", ".join(tables)}. If an upgrade '

@@ -51,10 +51,7 @@ class Schema:
         # whose import takes as much CPU as all modules of this project.
         from cellsched.db import migration
 
-        migration.upgrade(
-            database, migration.History(
-                self.name, self.package, self.version_table, self.metadata),
-            version)
+        migration.upgrade(database, self, version)
 
     def version(self, database: session.Database) -> str | None:
         """Return the version of a database; None if it is empty."""

@@ -6,16 +6,11 @@ not use are left out.
 """
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import mysql as mysql_types
 
 from cellsched.db import feed
 from cellsched.db import mysql
 
 METADATA = sa.MetaData()
-
-#: Nova's MediumText: 16 MB where the database makes a difference.
-MEDIUM_TEXT = sa.Text().with_variant(
-    mysql_types.MEDIUMTEXT(), 'mysql', 'mariadb')
 
 
 def _table(name, *parts):
@@ -69,8 +64,8 @@ build_requests = _table(
     'build_requests',
     sa.Column('instance_uuid', sa.String(36)),
     sa.Column('project_id', sa.String(255), nullable=False),
-    sa.Column('instance', MEDIUM_TEXT),
-    sa.Column('block_device_mappings', MEDIUM_TEXT),
+    sa.Column('instance', mysql.MEDIUM_TEXT),
+    sa.Column('block_device_mappings', mysql.MEDIUM_TEXT),
     sa.Column('tags', sa.Text),
     # Additions: the minimum number of servers of its batch; the lease with
     # owner, expiry (seconds since the epoch) and number of attempts; the
@@ -94,7 +89,7 @@ build_requests = _table(
 request_specs = _table(
     'request_specs',
     sa.Column('instance_uuid', sa.String(36), nullable=False),
-    sa.Column('spec', MEDIUM_TEXT, nullable=False),
+    sa.Column('spec', mysql.MEDIUM_TEXT, nullable=False),
     sa.UniqueConstraint('instance_uuid',
                         name='uniq_request_specs0instance_uuid'),
 )
@@ -241,7 +236,7 @@ scheduler_decisions = _table(
     sa.Column('request_id', sa.String(255)),
     # In seconds since the epoch.
     sa.Column('decided_at', mysql.DOUBLE, nullable=False),
-    sa.Column('document', MEDIUM_TEXT, nullable=False),
+    sa.Column('document', mysql.MEDIUM_TEXT, nullable=False),
     sa.UniqueConstraint('uuid', name='uniq_scheduler_decisions0uuid'),
     sa.Index('scheduler_decisions_request_id_idx', 'request_id'),
     sa.Index('scheduler_decisions_decided_at_idx', 'decided_at'),

@@ -6,7 +6,6 @@ not use are left out. A deleted row has its id in ``deleted``.
 """
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import mysql as mysql_types
 
 from cellsched.db import feed
 from cellsched.db import mysql
@@ -17,10 +16,6 @@ from cellsched.db import tokens
 LANES = 8
 
 METADATA = sa.MetaData()
-
-#: Nova's MediumText: 16 MB where the database makes a difference.
-MEDIUM_TEXT = sa.Text().with_variant(
-    mysql_types.MEDIUMTEXT(), 'mysql', 'mariadb')
 
 
 def _table(name, *parts):
@@ -54,7 +49,7 @@ services = _table(
     sa.Column('starts', sa.Integer),
     sa.Column('run', sa.Integer),
     sa.Column('host_id', sa.String(36)),
-    sa.Column('guests', MEDIUM_TEXT),
+    sa.Column('guests', mysql.MEDIUM_TEXT),
     *feed.mark_columns('services'),
     sa.UniqueConstraint('uuid', name='uniq_services0uuid'),
     sa.UniqueConstraint('host', 'topic', 'deleted',
@@ -75,14 +70,14 @@ compute_nodes = _table(
     sa.Column('vcpus_used', sa.Integer, nullable=False),
     sa.Column('memory_mb_used', sa.Integer, nullable=False),
     sa.Column('local_gb_used', sa.Integer, nullable=False),
-    sa.Column('hypervisor_type', MEDIUM_TEXT, nullable=False),
+    sa.Column('hypervisor_type', mysql.MEDIUM_TEXT, nullable=False),
     sa.Column('hypervisor_version', sa.Integer, nullable=False),
     sa.Column('disk_available_least', sa.Integer),
     sa.Column('free_ram_mb', sa.Integer),
     sa.Column('free_disk_gb', sa.Integer),
     sa.Column('current_workload', sa.Integer),
     sa.Column('running_vms', sa.Integer),
-    sa.Column('cpu_info', MEDIUM_TEXT, nullable=False),
+    sa.Column('cpu_info', mysql.MEDIUM_TEXT, nullable=False),
     sa.Column('host_ip', sa.String(39)),
     sa.Column('supported_instances', sa.Text),
     sa.Column('metrics', sa.Text),
@@ -97,7 +92,7 @@ compute_nodes = _table(
     # (cellsched.objects.child_providers), the time since which its driver
     # does not report it, and the mark of the last change.
     sa.Column('traits', sa.Text),
-    sa.Column('providers', MEDIUM_TEXT),
+    sa.Column('providers', mysql.MEDIUM_TEXT),
     sa.Column('vanished_at', sa.DateTime),
     *feed.mark_columns('compute_nodes'),
     sa.UniqueConstraint('uuid', name='uniq_compute_nodes0uuid'),
@@ -145,7 +140,7 @@ instance_extra = _table(
               nullable=False),
     sa.Column('numa_topology', sa.Text),
     sa.Column('pci_requests', sa.Text),
-    sa.Column('flavor', MEDIUM_TEXT),
+    sa.Column('flavor', mysql.MEDIUM_TEXT),
     sa.Index('instance_extra_idx', 'instance_uuid'),
 )
 
@@ -166,7 +161,7 @@ instance_faults = _table(
               sa.ForeignKey('instances.uuid', name='fk_faults_instance')),
     sa.Column('code', sa.Integer, nullable=False),
     sa.Column('message', sa.String(255)),
-    sa.Column('details', MEDIUM_TEXT),
+    sa.Column('details', mysql.MEDIUM_TEXT),
     sa.Column('host', sa.String(255)),
     sa.Index('instance_faults_instance_uuid_deleted_created_at_idx',
              'instance_uuid', 'deleted', 'created_at'),
@@ -256,7 +251,7 @@ build_casts = sa.Table(
     sa.Column('instance_uuid', sa.String(36), primary_key=True),
     sa.Column('host', sa.String(255), nullable=False),
     sa.Column('node', sa.String(255), nullable=False),
-    sa.Column('message', MEDIUM_TEXT, nullable=False),
+    sa.Column('message', mysql.MEDIUM_TEXT, nullable=False),
     # In seconds since the epoch.
     sa.Column('cast_at', mysql.DOUBLE, nullable=False),
     sa.Column('casts', sa.Integer, nullable=False, default=1),
