@@ -33,8 +33,9 @@ class CellTarget:
 class RequestContext(context.RequestContext):
     """A request's context.
 
-    ``cell`` is the targeted cell, or None. It is not sent in messages: each
-    receiver targets a cell by its own configuration or the cell mappings.
+    ``cell`` is the targeted cell, which only the contexts of :meth:`for_cell`
+    have. It is not sent in messages: each receiver targets a cell by its own
+    configuration or the cell mappings.
 
     ``deadline`` is the time until which the caller waits, in seconds since
     1970 by the clock of the API database, or None. It is sent with one call,
@@ -42,14 +43,13 @@ class RequestContext(context.RequestContext):
     it as ``answer_by``.
     """
 
+    cell: CellTarget
     deadline: float | None = None
     answer_by: float | None = None
 
-    def __init__(self, *args: Any, cell: CellTarget | None = None,
-                 **kwargs: Any) -> None:
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         kwargs.setdefault('overwrite', False)
         super().__init__(*args, **kwargs)
-        self.cell = cell
 
     def __copy__(self) -> 'RequestContext':
         # copy.copy without this method takes four times as long.
@@ -57,7 +57,7 @@ class RequestContext(context.RequestContext):
         made.__dict__.update(self.__dict__)
         return made
 
-    def for_cell(self, cell: CellTarget | None) -> 'RequestContext':
+    def for_cell(self, cell: CellTarget) -> 'RequestContext':
         """Return a new context of the same request that targets a cell.
 
         The original does not change, so threads may share it.

@@ -184,7 +184,6 @@ class Deletion:
         uuid: str, requested: objects.Instance | None,
     ) -> None:
         cell_context = self._targets.target_cell(context, cell)
-        assert cell_context.cell is not None
         if requested is not None:
             with cell_context.cell.database.writer() as connection:
                 _forestall(connection, requested, self._clock.now())
@@ -215,7 +214,6 @@ class Deletion:
         self, cell_context: RequestContext, uuid: str
     ) -> objects.Instance | None:
         """Delete a row without a host; else mark the row, and return it."""
-        assert cell_context.cell is not None
         while True:
             now = self._clock.now()
             with cell_context.cell.database.writer() as connection:

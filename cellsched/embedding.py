@@ -580,7 +580,7 @@ class EmbeddedConductor:
         gathered = self.parts.gatherer.gather(
             context, {cell.uuid: cell for cell in placed.values()}.values(),
             lambda cell_context: listing.read_page(
-                listing.database(cell_context), '', named, query.NEWEST)[1],
+                cell_context.cell.database, '', named, query.NEWEST)[1],
             _NAMES_S)
         return {each.uuid: each.name for found in gathered.results.values()
                 for each in found}

@@ -110,7 +110,6 @@ class CellStates(base.Controller):
             for each in cells), key=lambda record: (record.name, record.uuid))
 
     def _count_up(self, cell_context: RequestContext) -> int:
-        assert cell_context.cell is not None
         database = cell_context.cell.database
         with database.reader() as connection:
             return len(services.list_up(

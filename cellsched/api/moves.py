@@ -189,7 +189,7 @@ class Moves(base.ServerController):
             cell_ctxt, uuid, server_moves.SHELVE,
             self._check_up(cell_ctxt, 'shelve'))
         move = accepted.move
-        assert cell_ctxt.cell is not None and move.source_compute is not None
+        assert move.source_compute is not None
         client, host = self._compute().get(cell_ctxt.cell.transport), (
             move.source_compute)
         self._tell(cell_ctxt, accepted, lambda: client.shelve_offload_instance(
@@ -239,7 +239,6 @@ class Moves(base.ServerController):
                 internals={'host': f' {host}'},
                 expected='a host of the cell of the server')
         cell_ctxt = self._targets.target_cell(context, cell)
-        assert cell_ctxt.cell is not None
         client = self._compute().get(cell_ctxt.cell.transport)
         client.check_moves()
         return cell_ctxt
@@ -254,7 +253,6 @@ class Moves(base.ServerController):
         row: objects.Instance, host: str | None,
     ) -> None:
         """Check that a migration keeps the local disks of a server."""
-        assert cell_ctxt.cell is not None
         disks = migrations.local_disks(connection, row.uuid)
         if not disks:
             return
@@ -285,7 +283,6 @@ class Moves(base.ServerController):
     def _is_up(
         self, cell_ctxt: RequestContext, connection: Any, host: str
     ) -> bool:
-        assert cell_ctxt.cell is not None
         return services.is_up(
             connection, host, cell_ctxt.cell.database.now(), self._down_s)
 
@@ -300,7 +297,6 @@ class Moves(base.ServerController):
         from there. Other moves replace only a move to a destination that is
         down, of a server whose own host is up.
         """
-        assert cell_ctxt.cell is not None
         database = cell_ctxt.cell.database
         with database.reader() as connection:
             row = instances.get(connection, uuid)
@@ -339,7 +335,6 @@ class Moves(base.ServerController):
         host: str | None = None,
     ) -> _AcceptedMove:
         """Set the task of a server, and record its move, if allowed."""
-        assert cell_ctxt.cell is not None
         database = cell_ctxt.cell.database
         move_kind = server_moves.KINDS[kind]
         accepted: _AcceptedMove | None = None
@@ -391,7 +386,6 @@ class Moves(base.ServerController):
         tell: Callable[[], None],
     ) -> None:
         """Send the message that begins a move; undo the move on failure."""
-        assert cell_ctxt.cell is not None
         try:
             tell()
         except Exception as exc:

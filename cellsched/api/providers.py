@@ -539,6 +539,5 @@ def _invalid(field: str, value: Any, expected: str) -> exception.InvalidField:
 
 
 def _read(cell_context: RequestContext) -> list[compute_nodes.RootRow]:
-    assert cell_context.cell is not None
     with cell_context.cell.database.reader() as connection:
         return compute_nodes.list_all(connection)

@@ -176,6 +176,5 @@ def _check_owner(project_id: Any, user_id: Any) -> None:
 
 def _ask(cell_context: RequestContext) -> None:
     """Run a cheap query, to see whether the cell answers."""
-    assert cell_context.cell is not None
     with cell_context.cell.database.reader() as connection:
         services.lowest_version(connection, services.COMPUTE)

@@ -110,7 +110,7 @@ class Details(base.ServerController):
     ) -> Any:
         """Return the details in a cell; None if the cell does not answer."""
         def read(cell_context: RequestContext) -> Any:
-            with listing.database(cell_context).reader() as connection:
+            with cell_context.cell.database.reader() as connection:
                 instance = on_host.get(connection, uuid)
                 return (None if instance is None else instance.get('flavor'),
                         instance_history.faults(connection, uuid),

@@ -183,7 +183,6 @@ class ServerHistory(base.ServerController):
     ) -> tuple[list[tuple[objects.CellMapping, Any]], list[str]]:
         """Return rows with their cells, and the cells that are down."""
         def ask(cell_context: RequestContext) -> Sequence[Any]:
-            assert cell_context.cell is not None
             with cell_context.cell.database.reader() as connection:
                 rows: Sequence[Any] = read(connection)
                 return rows

@@ -262,7 +262,6 @@ class Services(base.Controller):
     def _read(
         self, cell_context: RequestContext, cell: objects.CellMapping
     ) -> Iterable[ServiceRecord]:
-        assert cell_context.cell is not None
         database = cell_context.cell.database
         with database.reader() as connection:
             return [
@@ -291,7 +290,6 @@ def _up(found: ServiceRecord) -> exception.InvalidField:
 def _cell(
     cells: dict[str, objects.CellMapping], cell_context: RequestContext
 ) -> objects.CellMapping:
-    assert cell_context.cell is not None
     return cells[cell_context.cell.uuid]
 
 

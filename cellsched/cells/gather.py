@@ -241,6 +241,5 @@ def _name(function: Callable[..., Any]) -> str:
 
 
 def _version_there(cell_context: context.RequestContext) -> int | None:
-    assert cell_context.cell is not None
     with cell_context.cell.database.reader() as connection:
         return services.lowest_version(connection, services.COMPUTE)

@@ -100,7 +100,6 @@ class ServiceCounts:
                 yield metrics.SERVICES, (binary, cell, state), number
 
     def _count(self, cell_context: context.RequestContext) -> _Counts:
-        assert cell_context.cell is not None
         database = cell_context.cell.database
         with database.reader() as connection:
             return services.count(connection, database.now() - self._down)

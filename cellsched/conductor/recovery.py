@@ -271,7 +271,6 @@ class StalledBuilds:
         self, cell_context: RequestContext, found: list[_Found]
     ) -> None:
         """Process these builds of a cell, and the pages after them."""
-        assert cell_context.cell is not None
         postponed = ('Check of stalled builds in cell '
                      f'{cell_context.cell.name} is postponed')
         try:
@@ -298,7 +297,6 @@ class StalledBuilds:
 
     def _find(self, cell_context: RequestContext) -> list[_Found]:
         """Reserve stalled builds for this conductor and return them."""
-        assert cell_context.cell is not None
         database = cell_context.cell.database
         with database.reader() as connection:
             now = database.timestamp()
@@ -322,7 +320,6 @@ class StalledBuilds:
     def _try(
         self, cell_context: RequestContext, found: _Found, cell: str | None
     ) -> None:
-        assert cell_context.cell is not None
         try:
             if cell == cell_context.cell.uuid:
                 self._process(cell_context, found)
@@ -339,7 +336,6 @@ class StalledBuilds:
                           instance_uuid=found.cast.instance_uuid)
 
     def _process(self, cell_context: RequestContext, found: _Found) -> None:
-        assert cell_context.cell is not None
         cast, instance = found.cast, found.instance
         state = instance and states.State(
             instance.vm_state, instance.task_state)
@@ -449,7 +445,6 @@ class StalledBuilds:
         self, cell_context: RequestContext, instance: objects.Instance,
         cast: build_casts.BuildCast, message: build_casts.BuildMessage,
     ) -> None:
-        assert cell_context.cell is not None
         self.metrics.add(metrics.RECOVERED, ('other_host',))
         LOG.warning('Rescheduling the build, which host %s did not begin',
                     cast.host, instance_uuid=instance.uuid)

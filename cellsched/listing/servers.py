@@ -208,10 +208,9 @@ class PageReader:
     def _read_cell(
         self, cell_context: RequestContext
     ) -> tuple[list[tuple[Any, ...]], list[server.Server]]:
-        assert cell_context.cell is not None
         source = self._sources[cell_context.cell.uuid]
         return read_page(
-            database(cell_context), source.name, self._filters,
+            cell_context.cell.database, source.name, self._filters,
             self._order, source.after, self._size, self._shows_places,
             self._shows_places)
 
@@ -241,11 +240,6 @@ class PageReader:
             if uuid not in seen:
                 seen.add(uuid)
                 yield place, source, listed
-
-
-def database(cell_context: RequestContext) -> session.Database:
-    assert cell_context.cell is not None
-    return cell_context.cell.database
 
 
 def read_page(
@@ -396,7 +390,7 @@ class ServerListing:
         requested = instance_list.InstanceFilter({'uuid': [uuid]})
         gathered = self._gatherer.gather(
             context, [cell], lambda cell_context: read_page(
-                database(cell_context), server.name_of(cell), requested,
+                cell_context.cell.database, server.name_of(cell), requested,
                 NEWEST, internals=bool(context.is_admin)))
         if cell.uuid not in gathered.results:
             return self._unknown(uuid, cell)
@@ -456,7 +450,7 @@ class ServerListing:
         cell = mapping.cell_mapping
 
         def read(cell_context: RequestContext) -> Sequence[Any] | None:
-            with database(cell_context).reader() as connection:
+            with cell_context.cell.database.reader() as connection:
                 return instance_list.values(connection, uuid, order)
 
         gathered = self._gatherer.gather(context, [cell], read)

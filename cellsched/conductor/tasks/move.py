@@ -313,7 +313,6 @@ class Move:
         tell(cell_context, host, work.instance, work.move.uuid, node)
 
     def _client(self, cell_context: RequestContext) -> compute_rpc.ComputeAPI:
-        assert cell_context.cell is not None
         return self.compute.get(cell_context.cell.transport)
 
     def _give_up(

@@ -868,7 +868,6 @@ class Cast(saga.Step):
                 self._give_up(cell, build, exc)
 
     def _cast(self, cell_context: RequestContext, build: Build) -> None:
-        assert cell_context.cell is not None
         message = build_casts.BuildMessage.first(build.selections, build.spec)
         LOG.info('Sending the build to host %s in cell %s',
                  message.chosen.service_host, cell_context.cell.name,
