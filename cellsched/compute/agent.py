@@ -263,50 +263,44 @@ class Agent:
         with tracing.span(
                 'build on host', context, [instance.uuid]) as span:
             span.set(tracing.HOST, self._host)
-            self._build_traced(
-                context, instance, message, had_networks, again)
-
-    def _build_traced(
-        self, context: RequestContext, instance: objects.Instance,
-        message: build_casts.BuildMessage, had_networks: bool, again: bool,
-    ) -> None:
-        node, started_at = message.chosen.nodename, self._clock.now()
-        LOG.info('Building on node %s', node, instance_uuid=instance.uuid,
-                 context=context)
-        try:
-            self._guests.place(instance.uuid, node, message.request_spec)
-            with tracing.span('allocate networks', context, [instance.uuid]):
-                self._allocate_networks(
-                    context, instance, message.requested_networks,
-                    had_networks, again)
-            self._reached('GiveNetworks')
-            with tracing.span('spawn', context, [instance.uuid]):
-                self._guests.spawn(instance, node)
-        except (exception.BuildFailed, exception.NetworkError) as exc:
-            self._outcomes.failed(node)
-            self._reschedule(context, instance, message, exc)
-        except exception.DATABASE_UNAVAILABLE:
-            # The agent resumes the build later.
-            raise
-        except Exception as exc:
-            self._outcomes.failed(node)
-            LOG.exception('The build failed for good',
-                          instance_uuid=instance.uuid, context=context)
-            self._end_in_error(context, instance, exc)
-        else:
-            self._reached('Spawn')
-            self._outcomes.succeeded(node)
-            if self._progress.finish(instance.uuid, started_at):
-                self._guests.arrive(instance.uuid)
-                self._count('active')
-                LOG.info('The build is complete', instance_uuid=instance.uuid,
-                         context=context)
-                self._reached('Finish')
+            node, started_at = message.chosen.nodename, self._clock.now()
+            LOG.info('Building on node %s', node, instance_uuid=instance.uuid,
+                     context=context)
+            try:
+                self._guests.place(instance.uuid, node, message.request_spec)
+                with tracing.span(
+                        'allocate networks', context, [instance.uuid]):
+                    self._allocate_networks(
+                        context, instance, message.requested_networks,
+                        had_networks, again)
+                self._reached('GiveNetworks')
+                with tracing.span('spawn', context, [instance.uuid]):
+                    self._guests.spawn(instance, node)
+            except (exception.BuildFailed, exception.NetworkError) as exc:
+                self._outcomes.failed(node)
+                self._reschedule(context, instance, message, exc)
+            except exception.DATABASE_UNAVAILABLE:
+                # The agent resumes the build later.
+                raise
+            except Exception as exc:
+                self._outcomes.failed(node)
+                LOG.exception('The build failed for good',
+                              instance_uuid=instance.uuid, context=context)
+                self._end_in_error(context, instance, exc)
             else:
-                self._count('deleted')
-                LOG.info('The server was deleted while it was built',
-                         instance_uuid=instance.uuid, context=context)
-                self._leave(context, instance)
+                self._reached('Spawn')
+                self._outcomes.succeeded(node)
+                if self._progress.finish(instance.uuid, started_at):
+                    self._guests.arrive(instance.uuid)
+                    self._count('active')
+                    LOG.info('The build is complete',
+                             instance_uuid=instance.uuid, context=context)
+                    self._reached('Finish')
+                else:
+                    self._count('deleted')
+                    LOG.info('The server was deleted while it was built',
+                             instance_uuid=instance.uuid, context=context)
+                    self._leave(context, instance)
 
     def _count(self, result: str) -> None:
         tracing.note(tracing.RESULT, result)

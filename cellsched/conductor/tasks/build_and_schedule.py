@@ -155,34 +155,31 @@ class BuildAndSchedule:
         """Make one attempt to build a batch; see :meth:`run`."""
         with tracing.span('build and schedule', attempt.context,
                           attempt.uuids, attempt.trace):
-            self._attempt(attempt)
-
-    def _attempt(self, attempt: Attempt) -> None:
-        lease = _Lease(attempt.uuids, self.new_uuid(), attempt.owner)
-        deferred: Sequence[str] = ()
-        try:
-            if len(attempt.uuids) > saga.LARGE:
-                self._lease([lease])
-            else:
-                self._leasing.do(lease)
-            self.reached('Lease')
-            deferred = self._defer(
-                attempt, lease, self._build(attempt.context, lease))
-        except Exception as exc:
-            if is_transient(exc):
-                deferred = self._defer(attempt, lease, [
-                    entry.request.instance_uuid for entry in lease.leased
-                ] or attempt.uuids)
-            if not deferred:
-                raise
-            LOG.warning('The builds of instances %s are retried: %s',
-                        exception.name_some(deferred),
-                        exception.describe(exc))
-        finally:
-            for owner in filter(None, (attempt.owner, lease.owner)):
-                self.leases.release(
-                    [uuid for uuid in attempt.uuids if uuid not in deferred],
-                    owner)
+            lease = _Lease(attempt.uuids, self.new_uuid(), attempt.owner)
+            deferred: Sequence[str] = ()
+            try:
+                if len(attempt.uuids) > saga.LARGE:
+                    self._lease([lease])
+                else:
+                    self._leasing.do(lease)
+                self.reached('Lease')
+                deferred = self._defer(
+                    attempt, lease, self._build(attempt.context, lease))
+            except Exception as exc:
+                if is_transient(exc):
+                    deferred = self._defer(attempt, lease, [
+                        entry.request.instance_uuid for entry in lease.leased
+                    ] or attempt.uuids)
+                if not deferred:
+                    raise
+                LOG.warning('The builds of instances %s are retried: %s',
+                            exception.name_some(deferred),
+                            exception.describe(exc))
+            finally:
+                for owner in filter(None, (attempt.owner, lease.owner)):
+                    self.leases.release(
+                        [uuid for uuid in attempt.uuids
+                         if uuid not in deferred], owner)
 
     def _defer(
         self, attempt: Attempt, lease: '_Lease',

@@ -227,21 +227,6 @@ class Batch:
             build.deleted or build.finished for build in self.builds)
         return max(min(self.least, len(self.builds)) - counted, 1)
 
-    def settle(
-        self, builds: Iterable[Build], together: bool
-    ) -> tuple[list[Build], list[Build]]:
-        """Return the builds without an outcome, and those with one.
-
-        :param together: first fail all of them if fewer than ``least`` remain
-        """
-        if together:
-            self.fail_together()
-        live: list[Build] = []
-        ended: list[Build] = []
-        for build in builds:
-            (ended if build.ended else live).append(build)
-        return live, ended
-
     def fail_together(self) -> None:
         """Fail all builds if fewer than ``least`` of them remain.
 
@@ -391,9 +376,10 @@ class _BatchProgress:
     def settle(self, step: Step) -> None:
         """Separate the builds that the step ended from the others."""
         self.place += 1
-        self.live, self.ended = self.batch.settle(
-            self.live, together=not step.final)
-        self.builds = self.live
+        if not step.final:
+            self.batch.fail_together()
+        self.ended = [build for build in self.live if build.ended]
+        self.live = self.builds = in_progress(self.live)
 
 
 class Runner:

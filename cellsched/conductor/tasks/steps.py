@@ -333,33 +333,27 @@ class Alternates:
             left
         """
         with tracing.span('claim', uuids=[instance.uuid]):
-            return self._claim_first(instance, hosts, group, look)
-
-    def _claim_first(
-        self, instance: objects.Instance, hosts: list[objects.Selection],
-        group: objects.InstanceGroup | None, look: Callable[[], bool | None],
-    ) -> objects.Selection | None:
-        uuid, busy = instance.uuid, None
-        if not self._withdraw(uuid, look):
+            uuid, busy = instance.uuid, None
+            if not self._withdraw(uuid, look):
+                return None
+            while hosts:
+                chosen = hosts.pop(0)
+                try:
+                    claimed = self._claim(claims_base.of_selection(
+                        uuid, chosen, group, instance.get('project_id'),
+                        instance.get('user_id')), look)
+                except exception.ClaimRefused as exc:
+                    LOG.info('Host %s is skipped: %s', chosen.service_host,
+                             exc, instance_uuid=uuid)
+                except exception.ClaimBusy as exc:
+                    LOG.info('Host %s is busy, and is skipped: %s',
+                             chosen.service_host, exc, instance_uuid=uuid)
+                    busy = exc
+                else:
+                    return chosen if claimed else None
+            if busy is not None:
+                raise busy
             return None
-        while hosts:
-            chosen = hosts.pop(0)
-            try:
-                claimed = self._claim(claims_base.of_selection(
-                    uuid, chosen, group, instance.get('project_id'),
-                    instance.get('user_id')), look)
-            except exception.ClaimRefused as exc:
-                LOG.info('Host %s is skipped: %s', chosen.service_host, exc,
-                         instance_uuid=uuid)
-            except exception.ClaimBusy as exc:
-                LOG.info('Host %s is busy, and is skipped: %s',
-                         chosen.service_host, exc, instance_uuid=uuid)
-                busy = exc
-            else:
-                return chosen if claimed else None
-        if busy is not None:
-            raise busy
-        return None
 
     def _withdraw(self, uuid: str, look: Callable[[], bool | None]) -> bool:
         return migrations.withdraw(
