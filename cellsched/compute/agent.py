@@ -55,12 +55,12 @@ class Agent:
     state as its condition. So a repeated message does nothing, and a deletion
     takes precedence over a build at any time.
 
+    :param guests: the guests of the host
+    :param recorded: records the results of builds
     :param builds_max: builds at the same time; 0 for no limit
     :param reached: called with the name of each step that was done
     :param locks: semaphores of instances by name, shared by all endpoints of a
         host; by default those of oslo.concurrency
-    :param guests: the guests of the host; by default a host without a uuid
-    :param recorded: records the results of builds
     """
 
     target = oslo_messaging.Target(version=compute.VERSION)
@@ -70,15 +70,14 @@ class Agent:
         claims: claims_base.Claims, driver: virt_base.ComputeDriver,
         conductor: conductor_rpc.ConductorAPI, clock: Clock,
         outcomes: progress.Outcomes, network: network_base.NetworkAPI,
-        builds_max: int = 0,
+        guests: Guests, recorded: Metrics, builds_max: int = 0,
         reached: Callable[[str], None] = lambda step: None,
-        locks: Any = None, guests: Guests | None = None,
-        recorded: Metrics | None = None,
+        locks: Any = None,
     ) -> None:
-        self._metrics = recorded or Metrics()
+        self._metrics = recorded
         self._host = host
         self._database = database
-        self._guests = guests or Guests(host, database, driver, clock)
+        self._guests = guests
         self._claims = claims
         self._driver = driver
         self._conductor = conductor

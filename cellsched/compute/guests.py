@@ -82,7 +82,7 @@ class GuestFiles:
 class Guests:
     """The guests that the driver of a host runs, and their records.
 
-    :param clock: the clock of the host; without it, that of the database
+    :param clock: the clock of the host
     :param unfinished: the guests of earlier processes that have not arrived
     :param places_: the NUMA cells and devices of the guests; by default the
         host has none
@@ -91,14 +91,14 @@ class Guests:
 
     def __init__(
         self, host: str, database: session.Database,
-        driver: base.ComputeDriver, clock: Clock | None = None,
+        driver: base.ComputeDriver, clock: Clock,
         unfinished: GuestFiles | None = None,
         places_: places.Places | None = None,
     ) -> None:
         self._host = host
         self._database = database
         self._driver = driver
-        self._clock: Clock | session.Database = clock or database
+        self._clock = clock
         self.host_id: str | None = None
         #: The uuids that the log has named.
         self._logged: set[str] = set()

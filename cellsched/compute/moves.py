@@ -47,12 +47,12 @@ class MovingAgent:
     source starts it again only after the move has ended in an error.
 
     :param compute: the agents of the cell
+    :param guests: the guests of the host
     :param reached: called with the name of each step that was done:
         ``MoveLeave``, ``MoveStop`` on the source, ``MoveBegin``,
         ``MoveTransfer``, ``MoveSpawn``, ``MoveFinish``, ``MoveClaim`` on the
         destination, ``MoveDestroy``, ``MoveRevert``
     :param locks: as for :class:`cellsched.compute.agent.Agent`
-    :param guests: likewise
     """
 
     target = oslo_messaging.Target(version=compute.VERSION)
@@ -61,12 +61,12 @@ class MovingAgent:
         self, host: str, database: session.Database,
         claims: claims_base.Claims, driver: virt_base.ComputeDriver,
         compute_: compute.ComputeAPI, network: network_base.NetworkAPI,
-        reached: Callable[[str], None] = lambda step: None,
-        locks: Any = None, guests: Guests | None = None,
+        guests: Guests, reached: Callable[[str], None] = lambda step: None,
+        locks: Any = None,
     ) -> None:
         self._host = host
         self._database = database
-        self._guests = guests or Guests(host, database, driver)
+        self._guests = guests
         self._driver = driver
         self._compute = compute_
         self._network = network

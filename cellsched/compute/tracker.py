@@ -18,7 +18,6 @@ from uuid import uuid5
 from oslo_config import cfg
 from oslo_log import log
 from oslo_serialization import jsonutils
-from oslo_utils import uuidutils
 
 from cellsched.claims import base as claims_base
 from cellsched.claims import validation
@@ -68,32 +67,27 @@ class Tracker:
     reserved amounts and the statistics.
 
     :param outcomes: outcomes of the builds on this host
-    :param provider_config: configuration files of the nodes; none by default
-    :param name: protects the host's name; by default it is not protected
-    :param state: the uuids that the host keeps; by default it keeps none
-    :param places_: the NUMA cells and devices of the servers; by default they
-        have none
+    :param provider_config: configuration files of the nodes
+    :param name: protects the host's name
+    :param state: the uuids that the host keeps
+    :param places_: the NUMA cells and devices of the servers
     """
 
     def __init__(
         self, conf: cfg.ConfigOpts, database: session.Database,
         claims: claims_base.Providers, driver: virt_base.ComputeDriver,
-        outcomes: progress.Outcomes,
-        new_uuid: Callable[[], str] = uuidutils.generate_uuid,
-        provider_config: ProviderConfig | None = None,
-        name: host_name.HostName | None = None,
-        state: host_name.StateFile | None = None,
-        places_: places.Places | None = None,
+        outcomes: progress.Outcomes, new_uuid: Callable[[], str],
+        provider_config: ProviderConfig, name: host_name.HostName,
+        state: host_name.StateFile, places_: places.Places,
     ) -> None:
-        self._places = places_ or places.Places()
+        self._places = places_
         self._name = name
         self._state = state
         # The uuids of nodes that the host keeps; None until they are read.
         self._kept: dict[str, str] | None = None
         # Former uuids of the nodes of this host, which have no inventory.
         self._former: Set[str] = frozenset()
-        self._provider_config = (
-            provider_config or ProviderConfig(None))
+        self._provider_config = provider_config
         self._conf = conf
         self._database = database
         self._claims = claims
@@ -155,12 +149,12 @@ class Tracker:
                     connection, self._conf.host)
                 self._servers = servers
             held = compute_nodes.list_held(connection, self._conf.host)
-            if self._host_id and (
+            if self._name.host_id and (
                     not self._rows or self._rows.keys() - nodes.keys()):
                 former = compute_nodes.list_former(
-                    connection, self._conf.host, self._host_id)
+                    connection, self._conf.host, self._name.host_id)
         self._emptied = {}
-        if self._kept is None and self._state is not None:
+        if self._kept is None:
             self._kept = self._state.read_nodes()
         unnamed = {node for node, each in nodes.items() if each.uuid is None}
         nodes = self._place(nodes, held, now)
@@ -178,13 +172,8 @@ class Tracker:
         self._write(
             services.report, self._new_uuid(), self._conf.host,
             services.COMPUTE, compute.TOPIC, now, compute.SERVICE_VERSION,
-            self._host_id)
-        if self._name is not None:
-            self._name.take(self._write)
-
-    @property
-    def _host_id(self) -> str | None:
-        return None if self._name is None else self._name.host_id
+            self._name.host_id)
+        self._name.take(self._write)
 
     def _place(
         self, nodes: Mapping[str, virt_base.NodeResources],
@@ -234,7 +223,7 @@ class Tracker:
         database may have lost the row. The only node of a host has the uuid of
         the host.
         """
-        host_id = self._host_id
+        host_id = self._name.host_id
         kept = (self._kept or {}).get(node)
         if kept is not None and kept not in taken:
             return kept
@@ -254,8 +243,8 @@ class Tracker:
 
         :param unnamed: the nodes without a uuid of their driver
         """
-        kept, host_id = self._kept, self._host_id
-        if kept is None or host_id is None or self._state is None:
+        kept, host_id = self._kept, self._name.host_id
+        if kept is None or host_id is None:
             return
         uuids = {node: str(nodes[node].uuid)
                  for node in nodes.keys() & unnamed}
@@ -380,8 +369,6 @@ class Tracker:
         return empty
 
     def _keep_name(self) -> None:
-        if self._name is None:
-            return
         with self._database.reader() as connection:
             seen = services.look(connection, self._conf.host)
         if self._name.keep(seen, self._write):

@@ -78,8 +78,8 @@ class HostAgent:
             conductor_rpc.ConductorAPI(
                 transport, None, conf.upgrade_levels.conductor,
                 conductor_rpc.BUILD_INSTANCES),
-            parts.clock, outcomes, parts.network, conf.max_concurrent_builds,
-            parts.reached, locks, self._guests, parts.metrics)
+            parts.clock, outcomes, parts.network, self._guests, parts.metrics,
+            conf.max_concurrent_builds, parts.reached, locks)
         self._mover = moving_agent(parts, locks, self._guests)
         self.server = rpc_server.server(
             transport, compute_rpc.TOPIC, conf.host, [builder, self._mover],
@@ -201,9 +201,9 @@ def moving_agent(
     return moves.MovingAgent(
         parts.conf.host, parts.cell_database, parts.claims, parts.driver,
         parts.compute.get(parts.transports.get()), parts.network,
-        parts.reached, locks or Semaphores(parts.clock),
         guests or Guests(parts.conf.host, parts.cell_database, parts.driver,
-                         parts.clock))
+                         parts.clock),
+        parts.reached, locks or Semaphores(parts.clock))
 
 
 def _call_each(functions: Sequence[Callable[[], None]]) -> Callable[[], None]:

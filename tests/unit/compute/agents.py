@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from cellsched.claims import base as claims_base
 from cellsched.claims import memory
 from cellsched.compute import agent
+from cellsched.compute import guests
 from cellsched.compute import progress
 from cellsched import context
 from cellsched.db.cell import instance_history
@@ -16,6 +17,7 @@ from cellsched.db.cell import instances
 from cellsched.db.cell import models
 from cellsched.network import fake as fake_network
 from cellsched import objects
+from cellsched.observability.metrics import Metrics
 from cellsched.testing import clients
 from cellsched.testing import clock
 from cellsched.testing import databases
@@ -85,10 +87,13 @@ class AgentTestCase(base.TestCase):
     def make_driver(self):
         return Driver(self.conf, self.clock)
 
-    def make_agent(self, host, driver=None, **options):
-        return agent.Agent(host, self.cell, self.claims,
-                           driver or self.driver, self.conductor, self.clock,
-                           self.outcomes, self.network, **options)
+    def make_agent(self, host, driver=None, guests_=None, **options):
+        driver = driver or self.driver
+        return agent.Agent(
+            host, self.cell, self.claims, driver, self.conductor, self.clock,
+            self.outcomes, self.network,
+            guests_ or guests.Guests(host, self.cell, driver, self.clock),
+            Metrics(), **options)
 
     def build(self, tried=1, hosts=(), by=None, retry=True, spec=None):
         properties = {'limits': {}}

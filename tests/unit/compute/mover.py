@@ -2,6 +2,7 @@
 """Agents of moves with their cell, and one server that runs on host1."""
 
 from cellsched.claims import base as claims_base
+from cellsched.compute import guests
 from cellsched.compute import moves as agent_moves
 from cellsched.db.cell import instances
 from cellsched.db.cell import server_moves
@@ -24,7 +25,8 @@ class MoverTestCase(agents.AgentTestCase):
         self.agents = {
             host: agent_moves.MovingAgent(
                 host, self.cell, self.claims, driver, self.compute,
-                self.network)
+                self.network, guests.Guests(
+                    host, self.cell, driver, self.clock))
             for host, driver in self.drivers.items()}
 
     def transit(self, name, **values):

@@ -1164,7 +1164,7 @@ class TestGuests(agents.AgentTestCase):
             present = guests.Guests(
                 'host1', self.cell, self.driver, self.clock,
                 guests.GuestFiles(directory))
-        self.agent = self.make_agent('host1', guests=present)
+        self.agent = self.make_agent('host1', guests_=present)
         self.put_guest(vm_state='building', task_state='scheduling')
         self.clock.advance(1)
         with self.cell.writer() as connection:
@@ -1194,7 +1194,7 @@ class TestGuests(agents.AgentTestCase):
     def test_file_of_an_active_guest_is_removed(self):
         unfinished = guests.GuestFiles(self.temporary_directory())
         unfinished.add(self.uuid)
-        self.agent = self.make_agent('host1', guests=guests.Guests(
+        self.agent = self.make_agent('host1', guests_=guests.Guests(
             'host1', self.cell, self.driver, self.clock, unfinished))
         self.put_guest(vm_state='active', host='host1')
 
@@ -1427,7 +1427,7 @@ class TestPlaces(agents.AgentTestCase):
         self.places.report('node1', places.NodeHardware(
             'provider', *description.read('test', {
                 'cells': [{'id': 0, 'memory_mb': 64, 'dedicated': '0-1'}]})))
-        return self.make_agent('host1', guests=guests.Guests(
+        return self.make_agent('host1', guests_=guests.Guests(
             'host1', self.cell, self.driver, self.clock,
             places_=self.places), **options)
 

@@ -447,7 +447,7 @@ class TestHostIdentity(tracking.TrackerTestCase):
         # It has looked before the other machine came.
         other._write(services.report, *samples.uuids(1), 'host1',
                      services.COMPUTE, 'compute', self.clock.now(), 1,
-                     other._host_id)
+                     other._name.host_id)
 
         self.assertEqual([host_id], [
             row.host_id for row in self.rows(models.services)

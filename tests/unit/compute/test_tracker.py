@@ -281,7 +281,7 @@ class TestTracker(tracking.TrackerTestCase):
         """Report a node; return its row."""
         self.driver.found = {'node1': virt.NodeResources(
             4, 8192, 100, **fields)}
-        self.tracker(files, places=places_).report()
+        self.tracker(files, places_=places_).report()
         [node] = self.rows(models.compute_nodes)
         return node
 
@@ -429,7 +429,7 @@ class TestTracker(tracking.TrackerTestCase):
         [uuid] = samples.uuids(1)
         kept.place(uuid, 'node1', places.request_of(GUEST, None))
         before = self.logs.output
-        tracker = self.tracker(places=kept)
+        tracker = self.tracker(places_=kept)
         self.driver.found = {'node1': virt.NodeResources(4, 8192, 100)}
         for _ in range(2):
             tracker.report()
@@ -1225,7 +1225,7 @@ class TestFigures(tracking.TrackerTestCase):
 
         self.assertEqual(1, self.claims.said)
 
-    def test_unchanged_report_is_two_reads_and_a_heartbeat(self):
+    def test_unchanged_report_is_three_reads_and_a_heartbeat(self):
         reports = self.tracker()
         reports.report()
 
@@ -1233,7 +1233,7 @@ class TestFigures(tracking.TrackerTestCase):
             reports.report()
 
         self.assertEqual(
-            ['SELECT', 'SELECT', 'UPDATE', 'UPDATE'],
+            ['SELECT', 'SELECT', 'SELECT', 'UPDATE', 'UPDATE'],
             [text.split(None, 1)[0] for text, _ in statements])
 
     def test_failed_inventory_is_set_by_the_next_report(self):

@@ -6,7 +6,10 @@ from oslo_utils import uuidutils
 import sqlalchemy as sa
 
 from cellsched.claims import memory
+from cellsched.compute import host_name
+from cellsched.compute import places
 from cellsched.compute import progress
+from cellsched.compute.provider_config import ProviderConfig
 from cellsched.compute import tracker
 from cellsched.conf import default
 from cellsched.testing import clock
@@ -52,7 +55,7 @@ class TrackerTestCase(base.TestCase):
         self.outcomes = progress.Outcomes()
 
     def tracker(self, provider_config=None, new_uuid=None, name=None,
-                state=None, places=None, **options):
+                state=None, places_=None, **options):
         conf = cfg.ConfigOpts()
         conf.register_opts(default.OPTS)
         conf([], default_config_files=[], default_config_dirs=[])
@@ -60,8 +63,11 @@ class TrackerTestCase(base.TestCase):
             conf.set_override(option, value)
         return tracker.Tracker(
             conf, self.cell, self.claims, self.driver, self.outcomes,
-            new_uuid or uuidutils.generate_uuid, provider_config, name, state,
-            places)
+            new_uuid or uuidutils.generate_uuid,
+            provider_config or ProviderConfig(None),
+            name or host_name.HostName(conf.host, self.cell, self.clock, 60),
+            state or host_name.StateFile(self.temporary_directory()),
+            places_ or places.Places())
 
     def rows(self, table):
         with self.cell.reader() as connection:
