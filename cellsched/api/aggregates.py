@@ -5,7 +5,6 @@ from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
-import datetime
 from typing import Any
 
 from oslo_utils import uuidutils
@@ -186,13 +185,7 @@ class Aggregates(base.Controller):
         :raises cellsched.exception.ZoneInUse: as :meth:`set_metadata`
         :raises cellsched.exception.DatabaseUnreachable: likewise
         """
-        def delete(
-            connection: Any, number: int, values: None,
-            now: datetime.datetime,
-        ) -> None:
-            aggregates.delete(connection, number, now)
-
-        self._apply(self._get(name), delete, None)
+        self._apply(self._get(name), aggregates.delete)
 
     def _get(self, name: str) -> aggregates.AggregateRow:
         validation.check_text(_WHERE, 'name', name)
@@ -208,12 +201,12 @@ class Aggregates(base.Controller):
         :param added: the hosts that the change adds
         """
         found = self._get(name)
-        self._apply(found, query, values, added)
+        self._apply(found, query, values, added=added)
         return self._get(str(found.id))
 
     def _apply(
         self, aggregate: aggregates.AggregateRow,
-        query: Callable[..., None], values: Any, added: Sequence[str] = (),
+        query: Callable[..., None], *values: Any, added: Sequence[str] = (),
     ) -> None:
         """Change an aggregate, unless hosts with servers change their zone.
 
@@ -231,7 +224,8 @@ class Aggregates(base.Controller):
                         self._database, self._clock) as connection:
                     # Concurrent changes of aggregates wait for each other, so
                     # the checks after the change stay valid.
-                    query(connection, aggregate.id, values, self._clock.now())
+                    query(
+                        connection, aggregate.id, *values, self._clock.now())
                     moved = self._moved(before, aggregates.values_by_host(
                         connection, ZONE_KEY, hosts), hosts)
                     if not moved.items() <= checked.items():

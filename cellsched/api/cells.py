@@ -106,7 +106,8 @@ class CellStates(base.Controller):
                 len(hosts.get(each.uuid, ())),
                 gathered.results.get(each.uuid), servers.get(each.id, 0),
                 urls.mask(each.transport_url),
-                urls.mask(each.database_connection), _reason(gathered, each))
+                urls.mask(each.database_connection),
+                _reason(gathered.outcome(each.uuid)))
             for each in cells), key=lambda record: (record.name, record.uuid))
 
     def _count_up(self, cell_context: RequestContext) -> int:
@@ -117,11 +118,9 @@ class CellStates(base.Controller):
                 - datetime.timedelta(seconds=self._down_s)))
 
 
-def _reason(gathered: gather.GatherResult, cell: objects.CellMapping) -> str:
-    if cell.uuid in gathered.silent:
-        return 'it took too long'
-    failure = gathered.failures.get(cell.uuid)
-    if isinstance(failure, exception.ConfigurationInvalid):
+def _reason(outcome: Exception | str) -> str:
+    if isinstance(outcome, exception.ConfigurationInvalid):
         # Only administrators list cells.
-        return failure.format_message()
-    return '' if failure is None else exception.user_text(failure)
+        return outcome.format_message()
+    return (exception.user_text(outcome) if isinstance(outcome, Exception)
+            else outcome)

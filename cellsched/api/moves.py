@@ -92,13 +92,11 @@ class Moves(base.ServerController):
             validation.check_text('rebuild', 'image', image_ref)
         cell_ctxt = self._target_cell(context, uuid)
         self._check_spec(uuid)
-        accepted = self._accept(
+        self._begin(
             cell_ctxt, uuid, server_moves.REBUILD,
+            lambda move: self._conductor().rebuild_instance(
+                context, uuid, move.uuid, image_ref),
             self._check_up(cell_ctxt, 'rebuild'))
-        move = accepted.move
-        self._tell(
-            cell_ctxt, accepted, lambda: self._conductor().rebuild_instance(
-                context, uuid, move.uuid, image_ref))
 
     @base.requires('os_compute_api:os-evacuate', resource_param='uuid')
     def evacuate(
@@ -124,12 +122,10 @@ class Moves(base.ServerController):
                     problem='its host%(host)s is up',
                     expected='a server whose host is down or forced down',
                     internals={'host': f' {row.host}'})
-        accepted = self._accept(
-            cell_ctxt, uuid, server_moves.EVACUATION, check, host)
-        move = accepted.move
-        self._tell(
-            cell_ctxt, accepted, lambda: self._conductor().rebuild_instance(
-                context, uuid, move.uuid, host=host))
+        self._begin(
+            cell_ctxt, uuid, server_moves.EVACUATION,
+            lambda move: self._conductor().rebuild_instance(
+                context, uuid, move.uuid, host=host), check, host)
 
     @base.requires(
         'os_compute_api:os-migrate-server:migrate', resource_param='uuid')
@@ -169,12 +165,10 @@ class Moves(base.ServerController):
             check_up(connection, row)
             if not rebuild:
                 self._check_disks(cell_ctxt, connection, row, host)
-        accepted = self._accept(
-            cell_ctxt, uuid, server_moves.MIGRATION, check, host)
-        move = accepted.move
-        self._tell(
-            cell_ctxt, accepted, lambda: self._conductor().migrate_server(
-                context, uuid, move.uuid, host, rebuild))
+        self._begin(
+            cell_ctxt, uuid, server_moves.MIGRATION,
+            lambda move: self._conductor().migrate_server(
+                context, uuid, move.uuid, host, rebuild), check, host)
 
     @base.requires('os_compute_api:os-shelve:shelve', resource_param='uuid')
     def shelve(self, context: RequestContext, uuid: str) -> None:
@@ -185,15 +179,13 @@ class Moves(base.ServerController):
         """
         cell_ctxt = self._target_cell(context, uuid)
         self._check_spec(uuid)
-        accepted = self._accept(
+        client = self._compute().get(cell_ctxt.cell.transport)
+        self._begin(
             cell_ctxt, uuid, server_moves.SHELVE,
+            lambda move: client.shelve_offload_instance(
+                cell_ctxt, move.source_compute or '',
+                objects.Instance(uuid=uuid), move.uuid),
             self._check_up(cell_ctxt, 'shelve'))
-        move = accepted.move
-        assert move.source_compute is not None
-        client, host = self._compute().get(cell_ctxt.cell.transport), (
-            move.source_compute)
-        self._tell(cell_ctxt, accepted, lambda: client.shelve_offload_instance(
-            cell_ctxt, host, objects.Instance(uuid=uuid), move.uuid))
 
     @base.requires('os_compute_api:os-shelve:unshelve', resource_param='uuid')
     def unshelve(self, context: RequestContext, uuid: str) -> None:
@@ -203,11 +195,9 @@ class Moves(base.ServerController):
         Raises the errors of :meth:`rebuild`.
         """
         cell_ctxt = self._target_cell(context, uuid)
-        accepted = self._accept(
-            cell_ctxt, uuid, server_moves.UNSHELVE)
-        move = accepted.move
-        self._tell(
-            cell_ctxt, accepted, lambda: self._conductor().unshelve_instance(
+        self._begin(
+            cell_ctxt, uuid, server_moves.UNSHELVE,
+            lambda move: self._conductor().unshelve_instance(
                 context, uuid, move.uuid))
 
     def _target_cell(
@@ -328,17 +318,41 @@ class Moves(base.ServerController):
                     server_moves.REBUILD, server_moves.SHELVE)
                 else [move.status], 'end_task' if is_lost else None)
 
-    def _accept(
+    def _begin(
         self, cell_ctxt: RequestContext, uuid: str, kind: str,
+        tell: Callable[[server_moves.Migration], None],
         check: Callable[[Any, objects.Instance], None] = (
             lambda connection, row: None),
         host: str | None = None,
+    ) -> None:
+        """Accept a move, and send the message that begins it.
+
+        If the message is not sent, the move is undone: without the message,
+        no conductor would find it.
+        """
+        self._end_stalled(cell_ctxt, uuid, kind, host)
+        move, vm_state = self._accept(cell_ctxt, uuid, kind, check, host)
+        try:
+            tell(move)
+        except Exception as exc:
+            self._migrations.abort(
+                cell_ctxt.cell.database, move, exc, [server_moves.ACCEPTED],
+                'revert_rebuild' if kind == server_moves.REBUILD
+                and vm_state == 'active' else None)
+            if not isinstance(exc, delivery.ERRORS):
+                raise
+            raise exception.CellUnreachable(
+                cell=cell_ctxt.cell.name, reason='the message could not be '
+                'sent, and the move was not begun') from exc
+
+    def _accept(
+        self, cell_ctxt: RequestContext, uuid: str, kind: str,
+        check: Callable[[Any, objects.Instance], None], host: str | None,
     ) -> _AcceptedMove:
         """Set the task of a server, and record its move, if allowed."""
         database = cell_ctxt.cell.database
         move_kind = server_moves.KINDS[kind]
         accepted: _AcceptedMove | None = None
-        self._end_stalled(cell_ctxt, uuid, kind, host)
 
         def accept(connection: Any) -> _AcceptedMove:
             nonlocal accepted
@@ -380,28 +394,6 @@ class Moves(base.ServerController):
             accepted = _AcceptedMove(move, row.vm_state)
             return accepted
         return database.write(accept)
-
-    def _tell(
-        self, cell_ctxt: RequestContext, accepted: _AcceptedMove,
-        tell: Callable[[], None],
-    ) -> None:
-        """Send the message that begins a move; undo the move on failure."""
-        try:
-            tell()
-        except Exception as exc:
-            # Without the message no conductor would find the move.
-            move, revert = accepted.move, None
-            if (move.migration_type == server_moves.REBUILD
-                    and accepted.vm_state == 'active'):
-                revert = 'revert_rebuild'
-            self._migrations.abort(
-                cell_ctxt.cell.database, move, exc, [server_moves.ACCEPTED],
-                revert)
-            if not isinstance(exc, delivery.ERRORS):
-                raise
-            raise exception.CellUnreachable(
-                cell=cell_ctxt.cell.name, reason='the message could not be '
-                'sent, and the move was not begun') from exc
 
 
 def _transfers(connection: Any, move: server_moves.Migration) -> bool:

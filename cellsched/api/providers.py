@@ -7,11 +7,9 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
-import re
 from typing import Any
 from typing import NamedTuple
 
-import os_traits
 from oslo_utils import uuidutils
 
 from cellsched.api import authorization
@@ -31,6 +29,7 @@ from cellsched.db.cell import compute_nodes
 from cellsched.db import session
 from cellsched import exception
 from cellsched.listing import server
+from cellsched.objects import request_groups
 from cellsched.objects import resources
 from cellsched.validation import json_schema
 
@@ -174,9 +173,6 @@ def _shown(
 
 
 _WHERE = 'provider'
-
-_TRAITS = frozenset(os_traits.get_traits())
-_CUSTOM_TRAIT = re.compile(r'CUSTOM_[A-Z0-9_]{1,248}')
 
 #: Fields of an inventory by resource class; None removes the inventory.
 InventoryChanges = Mapping[str, Mapping[str, Any] | None]
@@ -519,8 +515,7 @@ def check_traits(field: str, traits: Any) -> frozenset[str]:
         _WHERE, f'number of {field}', len(traits), schemas.CONTENTS_MAX,
         least=0)
     for name in traits:
-        if not (isinstance(name, str) and (
-                name in _TRAITS or _CUSTOM_TRAIT.fullmatch(name))):
+        if not (isinstance(name, str) and request_groups.is_trait(name)):
             raise _invalid(
                 field, name, 'a trait of os-traits, or CUSTOM_ with 1 to 248 '
                              'capital letters, digits and _')

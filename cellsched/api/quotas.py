@@ -19,6 +19,7 @@ from cellsched.db.api import quotas
 from cellsched.db.cell import services
 from cellsched.db import session
 from cellsched import exception
+from cellsched.listing.server import name_of
 from cellsched.listing import servers as listing
 from cellsched.quota import base
 from cellsched.validation import json_schema
@@ -112,7 +113,7 @@ class Quotas(Controller):
         cells = self._cells.real()
         answered = self._gatherer.gather(context, cells, _ask).results
         return [
-            CellUsage(cell.name or cell.uuid, cell.uuid in answered,
+            CellUsage(name_of(cell), cell.uuid in answered,
                       usages.get(cell.uuid, instance_mappings.ProjectUsage()))
             for cell in sorted(cells, key=lambda cell: cell.name or '')]
 

@@ -25,6 +25,7 @@ from cellsched.db.cell import on_host
 from cellsched.db.cell import services
 from cellsched.db import session
 from cellsched import exception
+from cellsched.listing.server import name_of
 from cellsched.migrations import LocalDeletion
 from cellsched import objects
 from cellsched.validation import json_schema
@@ -235,7 +236,7 @@ class Services(base.Controller):
         gathered = self._gatherer.gather(
             admin(), cells.values(),
             lambda cell_context: self._read(
-                cell_context, _cell(cells, cell_context)))
+                cell_context, cells[cell_context.cell.uuid]))
         found = [record for records in gathered.results.values()
                  for record in records]
         down = [each for uuid, each in cells.items()
@@ -266,7 +267,7 @@ class Services(base.Controller):
         with database.reader() as connection:
             return [
                 ServiceRecord(
-                    row.uuid, row.binary, row.host, _called(cell), row.state,
+                    row.uuid, row.binary, row.host, name_of(cell), row.state,
                     bool(row.disabled), row.disabled_reason,
                     bool(row.forced_down), row.updated_at
                     if row.state == services.STOPPED else
@@ -287,18 +288,9 @@ def _up(found: ServiceRecord) -> exception.InvalidField:
         internals={'name': f' {found.binary} of host {found.host}'})
 
 
-def _cell(
-    cells: dict[str, objects.CellMapping], cell_context: RequestContext
-) -> objects.CellMapping:
-    return cells[cell_context.cell.uuid]
-
-
-def _called(cell: objects.CellMapping) -> str:
-    return cell.get('name') or str(cell.uuid)
-
-
 def _unknown(
     cell: objects.CellMapping, names: Iterable[str]
 ) -> Iterable[ServiceRecord]:
-    return [ServiceRecord(None, services.COMPUTE, name, _called(cell), UNKNOWN,
-                          cell_uuid=cell.uuid) for name in names]
+    return [ServiceRecord(
+        None, services.COMPUTE, name, name_of(cell), UNKNOWN,
+        cell_uuid=cell.uuid) for name in names]
