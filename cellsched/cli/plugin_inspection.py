@@ -20,7 +20,7 @@ from cellsched.conf import enabled
 from cellsched import exception
 from cellsched.hosts import plugin_columns
 from cellsched.network.base import NetworkAPI
-from cellsched.objects import resource_classes
+from cellsched.objects import resources
 from cellsched import plugins
 from cellsched.quota.base import QuotaDriver
 from cellsched.scheduler.decision import registry
@@ -32,7 +32,7 @@ _ROLE = re.compile(r':[\w:]+:`([^`]*)`')
 _CHECKS: dict[str, Callable[[str, Any], object]] = {
     'columns': plugin_columns.check_columns,
     'filter': registry.FILTER.check,
-    'resource_class': resource_classes.check,
+    'resource_class': resources.check_class,
     'weigher': registry.WEIGHER.check}
 
 _BASES: dict[str, type] = {

@@ -6,7 +6,7 @@ import sys
 
 import fixtures
 
-from cellsched.objects import resource_classes
+from cellsched.objects import resources
 
 
 class Installed(fixtures.Fixture):
@@ -24,12 +24,12 @@ class Installed(fixtures.Fixture):
         self._write(self.directory)
         self.useFixture(fixtures.MonkeyPatch(
             'stevedore.ExtensionManager.ENTRY_POINT_CACHE', {}))
-        resource_classes.load.cache_clear()
+        resources.load_classes.cache_clear()
         self.addCleanup(self._forget)
         sys.path.insert(0, str(self.directory))
 
     def _forget(self):
-        resource_classes.load.cache_clear()
+        resources.load_classes.cache_clear()
         sys.path.remove(str(self.directory))
         packages = {path.name for path in self.directory.iterdir()}
         for name in [*sys.modules]:

@@ -27,7 +27,7 @@ from cellsched.hosts.columns import AVAILABLE
 from cellsched.hosts import plugin_columns
 from cellsched.hosts import view
 from cellsched import objects
-from cellsched.objects import resource_classes
+from cellsched.objects import resources
 from cellsched.observability import metrics
 from cellsched.scheduler.decision import mandatory_stages
 from cellsched.scheduler.decision import pipeline
@@ -59,7 +59,7 @@ class FilterScheduler(base.SchedulerDriver):
         super().__init__(conf, parts)
         pipeline_ = self.make_pipeline()
         # Report a broken plug-in at start, not with the first request.
-        resource_classes.load()
+        resources.load_classes()
         self.hints = pipeline_.hints | {request_validation.REBUILD}
         self.loader = self.make_source()
         self.placer = make_placer(conf, parts, self.loader, pipeline_)

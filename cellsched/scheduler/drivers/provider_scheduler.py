@@ -31,7 +31,7 @@ from cellsched.hosts.table import PendingAllocation
 from cellsched import migrations
 from cellsched import objects
 from cellsched.objects import request_groups
-from cellsched.objects import resource_classes
+from cellsched.objects import resources
 from cellsched.observability import metrics
 from cellsched import plugins
 from cellsched.scheduler.decision import capacity
@@ -324,7 +324,7 @@ class ProviderScheduler(base.SchedulerDriver):
             raise _cannot_find(conf)
         self._pipeline = filter_scheduler.pipeline_of(conf)
         # Report a broken plug-in at start, not with the first request.
-        resource_classes.load()
+        resources.load_classes()
         self.hints = self._pipeline.hints | {request_validation.REBUILD}
         self._reader = host_reader.HostReader(
             parts.database, parts.cells, parts.gatherer, parts.discovery,

@@ -7,7 +7,7 @@ from typing import ClassVar
 from typing import TYPE_CHECKING
 import unittest
 
-from cellsched.objects import resource_classes
+from cellsched.objects import resources
 from cellsched import plugins
 
 # A suite is mixed into the test case of its user; a test case itself
@@ -39,12 +39,12 @@ class ResourceClassSuite(_Case):
         self.assertTrue(vars(self.plugin).get('__doc__'))
 
     def test_entry_point_has_the_name_of_a_resource_class(self) -> None:
-        self.assertTrue(resource_classes.is_known(self.name), self.name)
+        self.assertTrue(resources.is_known(self.name), self.name)
         self.assertIs(self.plugin, plugins.load(
             plugins.RESOURCE_CLASSES, self.name))
 
     def test_resource_class_can_be_used(self) -> None:
-        resource_classes.check(self.name, self.plugin)
+        resources.check_class(self.name, self.plugin)
         self.plugin()
 
     def test_taken_amount_is_whole_and_at_least_the_demand(self) -> None:

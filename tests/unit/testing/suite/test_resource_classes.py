@@ -4,7 +4,7 @@
 import itertools
 
 from cellsched.testing.suite import resource_classes as suite
-from tests.unit.objects import test_resource_classes
+from tests.unit.objects import test_resources
 from tests.unit.testing.suite import runner
 
 
@@ -14,25 +14,25 @@ class Suite(suite.ResourceClassSuite):
     name = 'CUSTOM_SEATS'
 
 
-class TestResourceClassSuite(test_resource_classes.TestCase):
+class TestResourceClassSuite(test_resources.ClassTestCase):
 
     def setUp(self):
         super().setUp()
         self.install(('CUSTOM_SEATS', 'tests.unit.objects.'
-                      'test_resource_classes:Seats'))
+                      'test_resources:Seats'))
 
     def assertFinds(self, expected, amount_taken=None, **wrong):
         """Check which test finds what is wrong."""
         if amount_taken is not None:
             wrong['amount_taken'] = lambda self, amount: amount_taken(amount)
-        kind = type('Wrong', (test_resource_classes.Seats,),
+        kind = type('Wrong', (test_resources.Seats,),
                     {'__doc__': 'Is wrong.'} | wrong)
         self.assertIn(expected, runner.failures(Suite, kind))
 
     def test_sound_class_passes(self):
         self.assertEqual(
             set(), runner.failures(
-                Suite, test_resource_classes.Seats))
+                Suite, test_resources.Seats))
 
     def test_uninstalled_class_is_detected(self):
         self.assertFinds('test_entry_point_has_the_name_of_a_resource_class')
