@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The base class of RPC clients."""
+"""The base classes of RPC clients."""
 
 from collections.abc import Callable
 from concurrent import futures
 import functools
+import threading
 from typing import Any
+from typing import Generic
 from typing import TypeAlias
+from typing import TypeVar
 
 import oslo_messaging
 
@@ -14,7 +17,6 @@ from cellsched import exception
 from cellsched.observability import tracing
 from cellsched.rpc import serializer
 from cellsched.rpc import versions
-
 
 #: Runs the function that sends a message.
 Send: TypeAlias = Callable[[Callable[[], None]], None]
@@ -211,6 +213,30 @@ class Client:
     def _cap(self) -> str | None:
         cap = self._version_cap
         return cap() if callable(cap) else cap
+
+
+_Client = TypeVar('_Client', bound=Client)
+
+
+class Clients(Generic[_Client]):
+    """The clients of one service in a process, one for each transport.
+
+    :param make: returns the client of a transport
+    """
+
+    def __init__(
+        self, make: Callable[[oslo_messaging.Transport], _Client]
+    ) -> None:
+        self._make = make
+        self._lock = threading.Lock()
+        self._clients: dict[oslo_messaging.Transport, _Client] = {}
+
+    def get(self, transport: oslo_messaging.Transport) -> _Client:
+        """Return the client of a transport."""
+        with self._lock:
+            if transport not in self._clients:
+                self._clients[transport] = self._make(transport)
+            return self._clients[transport]
 
 
 def _broker_error() -> type[Exception]:

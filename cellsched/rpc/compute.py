@@ -182,28 +182,16 @@ class ComputeAPI(client.Client):
                   migration_uuid=migration_uuid, **arguments)
 
 
-class ComputeAPIs:
-    """The compute clients of a process, one for each cell's transport.
-
-    All of them have the same version cap.
-    """
+class ComputeAPIs(client.Clients[ComputeAPI]):
+    """The compute clients of a process, which have the same version cap."""
 
     def __init__(
         self, retries_max: int | None = None, version_cap: versions.Cap = None,
         send: client.Send = client.directly,
     ) -> None:
-        self._options = (
-            retries_max, versions.cap(TOPIC, VERSION, version_cap), send)
-        self._lock = threading.Lock()
-        self._clients: dict[oslo_messaging.Transport, ComputeAPI] = {}
-
-    def get(self, transport: oslo_messaging.Transport) -> ComputeAPI:
-        """Return the client of a transport."""
-        with self._lock:
-            if transport not in self._clients:
-                self._clients[transport] = ComputeAPI(
-                    transport, *self._options)
-            return self._clients[transport]
+        cap = versions.cap(TOPIC, VERSION, version_cap)
+        super().__init__(lambda transport: ComputeAPI(
+            transport, retries_max, cap, send))
 
 
 LOG = log.getLogger(__name__)

@@ -4,7 +4,6 @@
 from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
-import threading
 from typing import Any
 
 import oslo_messaging
@@ -136,28 +135,19 @@ class ConductorAPI(client.Client):
                   instance_uuid=instance_uuid, migration_uuid=migration_uuid)
 
 
-class ConductorAPIs:
-    """The conductor clients of a process, one for each cell's transport."""
+class ConductorAPIs(client.Clients[ConductorAPI]):
+    """The conductor clients of a process."""
 
     def __init__(
         self, retries_max: int | None = None, version_cap: versions.Cap = None,
         version_min: str | None = None,
     ) -> None:
-        self._options = retries_max, version_cap, version_min
-        self._lock = threading.Lock()
-        self._clients: dict[oslo_messaging.Transport, ConductorAPI] = {}
-
-    def get(self, transport: oslo_messaging.Transport) -> ConductorAPI:
-        """Return the client of a transport."""
-        with self._lock:
-            if transport not in self._clients:
-                self._clients[transport] = ConductorAPI(
-                    transport, *self._options)
-            return self._clients[transport]
+        super().__init__(lambda transport: ConductorAPI(
+            transport, retries_max, version_cap, version_min))
 
 
-class SuperConductor:
-    """The endpoint above the cells, on the API's transport.
+class _Endpoint:
+    """An endpoint of conductors.
 
     :param run: runs the task with the context and the arguments of a message
     """
@@ -167,6 +157,10 @@ class SuperConductor:
     def __init__(self, run: Callable[..., None]) -> None:
         self._run = run
 
+
+class SuperConductor(_Endpoint):
+    """The endpoint above the cells, on the API's transport."""
+
     def build_and_schedule(
         self, context: request_context.RequestContext,
         instance_uuids: Sequence[str],
@@ -175,16 +169,8 @@ class SuperConductor:
         self._run(context, instance_uuids)
 
 
-class MovingConductor:
-    """The endpoint above the cells, for existing servers.
-
-    :param run: as of :class:`SuperConductor`
-    """
-
-    target = oslo_messaging.Target(namespace=NAMESPACE, version=VERSION)
-
-    def __init__(self, run: Callable[..., None]) -> None:
-        self._run = run
+class MovingConductor(_Endpoint):
+    """The endpoint above the cells, for existing servers."""
 
     def rebuild_instance(
         self, context: request_context.RequestContext, instance_uuid: str,
@@ -211,16 +197,8 @@ class MovingConductor:
         self._run(context, instance_uuid, migration_uuid)
 
 
-class CellConductor:
-    """The endpoint of a cell, on the cell's transport.
-
-    :param run: as of :class:`SuperConductor`
-    """
-
-    target = oslo_messaging.Target(namespace=NAMESPACE, version=VERSION)
-
-    def __init__(self, run: Callable[..., None]) -> None:
-        self._run = run
+class CellConductor(_Endpoint):
+    """The endpoint of a cell, on the cell's transport."""
 
     def build_instances(
         self, context: request_context.RequestContext,

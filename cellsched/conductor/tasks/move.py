@@ -5,7 +5,6 @@ from collections.abc import Callable
 from collections.abc import Sequence
 import dataclasses
 from typing import Any
-from typing import Protocol
 
 from oslo_log import log
 
@@ -22,6 +21,7 @@ from cellsched.db.cell import states
 from cellsched.db import session
 from cellsched import exception
 from cellsched import migrations
+from cellsched.notify import notifiers
 from cellsched import objects
 from cellsched.rpc import compute as compute_rpc
 from cellsched.rpc import delivery
@@ -34,22 +34,6 @@ _METHODS = {server_moves.MIGRATION: 'migrate_server',
             server_moves.UNSHELVE: 'unshelve_instance',
             server_moves.EVACUATION: 'rebuild_server',
             server_moves.REBUILD: 'rebuild_server'}
-
-
-class MoveNotifier(Protocol):
-    """Sends notifications about the outcome of a move."""
-
-    def failed(
-        self, context: RequestContext, method: str,
-        instance: objects.Instance, spec: objects.RequestSpec | None,
-        reason: Exception, state: str = 'error',
-    ) -> None:
-        """Send a notification about a failed task."""
-
-    def rebuild_scheduled(
-        self, context: RequestContext, instance: objects.Instance
-    ) -> None:
-        """Send a notification that a rebuild has its host."""
 
 
 @dataclasses.dataclass
@@ -105,7 +89,8 @@ class Move:
     compute: compute_rpc.ComputeAPIs
     claims: claims_base.Claims
     host: str
-    notifier: MoveNotifier | None = None
+    notifier: notifiers.TaskNotifier = dataclasses.field(
+        default_factory=notifiers.TaskNotifier)
     reached: Callable[[str], None] = lambda step: None
     default_zone: str = 'nova'
 
@@ -162,8 +147,8 @@ class Move:
         self.reached('MoveDecide')
         self._cast(context, work)
         self.reached('MoveCast')
-        if (self.notifier is not None and work.move.migration_type in (
-                server_moves.REBUILD, server_moves.EVACUATION)):
+        if work.move.migration_type in (
+                server_moves.REBUILD, server_moves.EVACUATION):
             self.notifier.rebuild_scheduled(context, work.instance)
 
     def _prepare(
@@ -322,10 +307,9 @@ class Move:
         def tell() -> None:
             after = states.TRANSITIONS[work.move.kind.revert].after
             state = after.vm_state or work.instance.vm_state or ''
-            if self.notifier is not None:
-                self.notifier.failed(
-                    context, _METHODS[work.move.migration_type],
-                    work.instance, work.spec, reason, state)
+            self.notifier.failed(
+                context, _METHODS[work.move.migration_type],
+                work.instance, work.spec, reason, state)
 
         self._migrations.abort(
             self.targets.database(work.cell), work.move, reason,
