@@ -177,8 +177,8 @@ class Cell0:
             instance_history.record_all(
                 connection, those, reason, self._host, now)
             instance_history.create_failed(
-                connection, those, 'create', EVENT, burial.context, now,
-                reason, self._host)
+                connection, those, EVENT, burial.context, now, reason,
+                self._host)
         return new
 
     def _replace(

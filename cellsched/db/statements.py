@@ -129,6 +129,20 @@ def chunks(values: Iterable[Any], size: int = CHUNK) -> list[list[Any]]:
             for start in range(0, len(unique), size)]
 
 
+def page_after(
+    connection: sa.Connection, key: sa.Column[int], value: sa.Column[Any],
+    after: int, limit: int, *conditions: sa.ColumnElement[bool],
+) -> list[tuple[int, Any]]:
+    """Return the keys and the values of a page of rows, in order of the key.
+
+    :param key: the id of a row
+    :param after: the id at which the last page ended
+    """
+    return [(number, found) for number, found in connection.execute(
+        sa.select(key, value).where(key > after, *conditions)
+        .order_by(key).limit(limit))]
+
+
 def insert_all(
     connection: sa.Connection, table: sa.Table,
     rows: Sequence[Mapping[str, Any]],

@@ -3,7 +3,6 @@
 
 from collections.abc import Iterable
 import datetime
-from typing import Any
 
 import sqlalchemy as sa
 
@@ -19,15 +18,6 @@ _MAPPINGS = sa.select(
 ).where(statements.in_list(_TABLE.c.instance_uuid))
 
 
-_UNPLACED = (
-    sa.select(_TABLE.c.id, _TABLE.c.instance_uuid)
-    .where(_TABLE.c.id > sa.bindparam('after'), _TABLE.c.cell_id.is_(None),
-           _TABLE.c.queued_for_delete == sa.true(),
-           sa.func.coalesce(_TABLE.c.updated_at, _TABLE.c.created_at)
-           < sa.bindparam('before'))
-    .order_by(_TABLE.c.id).limit(sa.bindparam('most')))
-
-
 def unplaced_after(
     connection: sa.Connection, before: datetime.datetime, after: int,
     limit: int,
@@ -38,9 +28,10 @@ def unplaced_after(
     :param after: the mapping id at which the last page ended
     :returns: mapping ids and uuids
     """
-    rows: Any = connection.execute(
-        _UNPLACED, {'before': before, 'after': after, 'most': limit})
-    return [(row.id, row.instance_uuid) for row in rows]
+    return statements.page_after(
+        connection, _TABLE.c.id, _TABLE.c.instance_uuid, after, limit,
+        _TABLE.c.cell_id.is_(None), _TABLE.c.queued_for_delete == sa.true(),
+        sa.func.coalesce(_TABLE.c.updated_at, _TABLE.c.created_at) < before)
 
 
 def forget(

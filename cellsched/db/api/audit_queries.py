@@ -6,7 +6,6 @@ from collections.abc import Iterator
 import contextlib
 import dataclasses
 import datetime
-from typing import Any
 
 from oslo_serialization import jsonutils
 import sqlalchemy as sa
@@ -76,14 +75,17 @@ def mapped_after(
 
     :param after: the mapping id at which the last page ended
     """
-    return _after(connection, _TABLE, after, limit)
+    return statements.page_after(
+        connection, _TABLE.c.id, _TABLE.c.instance_uuid, after, limit)
 
 
 def requested_after(
     connection: sa.Connection, after: int, limit: int
 ) -> list[tuple[int, str]]:
     """Return ids and uuids of the next page of build requests."""
-    return _after(connection, _REQUESTS, after, limit)
+    column = _REQUESTS.c.instance_uuid
+    return statements.page_after(
+        connection, _REQUESTS.c.id, column, after, limit, column.is_not(None))
 
 
 def mappings(
@@ -134,7 +136,9 @@ def members_after(
     connection: sa.Connection, after: int, limit: int
 ) -> list[tuple[int, str]]:
     """Return ids and server uuids of the next page of group members."""
-    return _after(connection, _MEMBERS, after, limit)
+    column = _MEMBERS.c.instance_uuid
+    return statements.page_after(
+        connection, _MEMBERS.c.id, column, after, limit, column.is_not(None))
 
 
 def unknown_aggregates(connection: sa.Connection) -> list[tuple[str, str]]:
@@ -203,7 +207,7 @@ def owner(
     row = connection.execute(
         sa.select(_TABLE.c.project_id, _TABLE.c.user_id)
         .where(_TABLE.c.instance_uuid == uuid)).first()
-    return None if row is None else (row.project_id, row.user_id)
+    return row and (row.project_id, row.user_id)
 
 
 @contextlib.contextmanager
@@ -246,13 +250,3 @@ def map_missing(
             'created_at': now, 'instance_uuid': uuid,
             'project_id': project_id, 'user_id': user_id,
             'queued_for_delete': False}]))
-
-
-def _after(
-    connection: sa.Connection, table: sa.Table, after: int, limit: int
-) -> list[tuple[int, str]]:
-    rows: Any = connection.execute(
-        sa.select(table.c.id, table.c.instance_uuid)
-        .where(table.c.id > after, table.c.instance_uuid.is_not(None))
-        .order_by(table.c.id).limit(limit))
-    return [(row.id, row.instance_uuid) for row in rows]

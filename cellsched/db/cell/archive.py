@@ -57,11 +57,6 @@ _READY = sa.and_(
 
 _COUNT = sa.select(sa.func.count()).select_from(_TABLE).where(_READY)
 
-_NEXT = (
-    sa.select(_TABLE.c.id, _TABLE.c.uuid)
-    .where(_TABLE.c.id > sa.bindparam('after'), _READY)
-    .order_by(_TABLE.c.id).limit(sa.bindparam('most')))
-
 _PRESENT = sa.select(_TABLE.c.uuid).where(statements.in_list(_TABLE.c.uuid))
 
 _LOCK = statements.by_index(
@@ -84,9 +79,9 @@ def ready_after(
     :param before: servers deleted before this time
     :param after: the id at which the last page ended
     """
-    rows: Any = connection.execute(
-        _NEXT, {'before': before, 'after': after, 'most': limit})
-    return [(row.id, row.uuid) for row in rows]
+    return statements.page_after(
+        connection, _TABLE.c.id, _TABLE.c.uuid, after, limit,
+        _READY.params(before=before))
 
 
 def present(connection: sa.Connection, uuids: Iterable[str]) -> set[str]:

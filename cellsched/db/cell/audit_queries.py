@@ -163,22 +163,18 @@ def present_after(
 
     :param after: the id at which the last page ended
     """
-    rows: Any = connection.execute(
-        sa.select(_TABLE.c.id, _TABLE.c.uuid)
-        .where(_TABLE.c.id > after, _TABLE.c.deleted == 0)
-        .order_by(_TABLE.c.id).limit(limit))
-    return [(row.id, row.uuid) for row in rows]
+    return statements.page_after(
+        connection, _TABLE.c.id, _TABLE.c.uuid, after, limit,
+        _TABLE.c.deleted == 0)
 
 
 def moved_after(
     connection: sa.Connection, after: int, limit: int
 ) -> list[tuple[int, str]]:
     """Return ids and server uuids of the next page of migrations."""
-    rows: Any = connection.execute(
-        sa.select(_MOVES.c.id, _MOVES.c.instance_uuid)
-        .where(_MOVES.c.id > after, _MOVES.c.instance_uuid.is_not(None))
-        .order_by(_MOVES.c.id).limit(limit))
-    return [(row.id, row.instance_uuid) for row in rows]
+    column = _MOVES.c.instance_uuid
+    return statements.page_after(
+        connection, _MOVES.c.id, column, after, limit, column.is_not(None))
 
 
 def moves_among(

@@ -100,7 +100,7 @@ class HeldNode(NamedTuple):
 
 _HELD = sa.select(
     _TABLE.c.uuid, _TABLE.c.host, _TABLE.c.hypervisor_hostname,
-    _TABLE.c.providers, _TABLE.c.vanished_at,
+    _TABLE.c.providers, _TABLE.c.vanished_at.is_not(None),
 ).where(_TABLE.c.deleted == 0, _TABLE.c.uuid.is_not(None),
         _TABLE.c.host.is_not(None)).order_by(_TABLE.c.id)
 
@@ -111,8 +111,8 @@ _HOLDER = _HELD.where(_TABLE.c.uuid == sa.bindparam('of'))
 
 def list_held(connection: sa.Connection, host: str) -> list[HeldNode]:
     """Return the nodes of a host, with those that it no longer reports."""
-    return [HeldNode(*row[:4], row.vanished_at is not None)
-            for row in connection.execute(_HELD_BY, {'on': host})]
+    return [HeldNode(*row) for row in connection.execute(
+        _HELD_BY, {'on': host})]
 
 
 def list_former(
@@ -128,16 +128,15 @@ def list_former(
     names = sa.select(_SERVICES.c.host).where(
         _SERVICES.c.host_id == host_id, _SERVICES.c.host != host,
         _SERVICES.c.binary == services.COMPUTE, _SERVICES.c.deleted == 0)
-    return [HeldNode(*row[:4], row.vanished_at is not None)
-            for row in connection.execute(
-                _HELD.where(_TABLE.c.host.in_(names),
-                            _TABLE.c.hypervisor_hostname != _TABLE.c.host))]
+    return [HeldNode(*row) for row in connection.execute(_HELD.where(
+        _TABLE.c.host.in_(names),
+        _TABLE.c.hypervisor_hostname != _TABLE.c.host))]
 
 
 def holder(connection: sa.Connection, uuid: str) -> HeldNode | None:
     """Return a node by its uuid, whichever host reports it, or None."""
     row = connection.execute(_HOLDER, {'of': uuid}).first()
-    return row and HeldNode(*row[:4], row.vanished_at is not None)
+    return row and HeldNode(*row)
 
 
 def has_child(connection: sa.Connection, uuid: str, except_of: str) -> bool:

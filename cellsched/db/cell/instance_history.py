@@ -83,18 +83,18 @@ def create_all(
 
 
 def create_failed(
-    connection: sa.Connection, uuids: Iterable[str], action: str, event: str,
+    connection: sa.Connection, uuids: Iterable[str], event: str,
     context: Any, now: datetime.datetime, reason: Exception, host: str,
 ) -> None:
-    """Record a failed action of several servers, with its event.
+    """Record the failed builds of several servers, with their event.
 
     :param event: the failed step
     :param host: the host that reports it
     """
     uuids = list(uuids)
-    create_all(connection, dict.fromkeys(uuids, context), action, now,
+    create_all(connection, dict.fromkeys(uuids, context), 'create', now,
                message=_FAILED)
-    _add_failure(connection, uuids, action, event, now, reason, host,
+    _add_failure(connection, uuids, 'create', event, now, reason, host,
                  message_of(reason))
 
 
@@ -144,12 +144,12 @@ def finishing(uuids: sa.Select[Any]) -> sa.Insert:
 
 
 def finishing_parameters(
-    started_at: datetime.datetime | None, action: str, event: str,
-    now: datetime.datetime, host: str,
+    started_at: datetime.datetime | None, now: datetime.datetime, host: str
 ) -> dict[str, Any]:
-    """Return the parameters of :func:`finishing` for one server."""
-    return {'name': action, 'text': None, 'now': now, 'last_event': event,
-            'started_at': started_at, 'done_by': host}
+    """Return the parameters of :func:`finishing` for one server's build."""
+    return {'name': 'create', 'text': None, 'now': now,
+            'last_event': BUILD_EVENT, 'started_at': started_at,
+            'done_by': host}
 
 
 def close(

@@ -258,8 +258,8 @@ def end_build(
         change.uuid, states.TRANSITIONS[change.transition], change.values,
         now, change.expected)
     return set(connection.execute(_ending(statement), {
-        **parameters, **instance_history.finishing_parameters(
-            started_at, 'create', instance_history.BUILD_EVENT, now, host),
+        **parameters,
+        **instance_history.finishing_parameters(started_at, now, host),
     }).scalars())
 
 

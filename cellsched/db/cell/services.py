@@ -355,9 +355,7 @@ def set_guests(connection: sa.Connection, host: str, text: str) -> None:
     :param text: see :func:`cellsched.db.cell.on_host.dump`
     """
     connection.execute(
-        sa.update(_TABLE).where(
-            _TABLE.c.host == host, _TABLE.c.binary == COMPUTE,
-            _TABLE.c.deleted == 0).values(guests=text))
+        sa.update(_TABLE).where(_ITS).values(guests=text), {'on': host})
 
 
 _GUESTS = sa.select(_TABLE.c.host, _TABLE.c.guests).where(

@@ -37,7 +37,7 @@ class ArchiveCase(base.TestCase):
                 connection, [samples.instance(uuid)], NOW,
                 {uuid: {'os': 'any'}})
             instance_history.create_failed(
-                connection, [uuid], 'create', 'build', context.admin(), NOW,
+                connection, [uuid], 'build', context.admin(), NOW,
                 exception.TaskAbandoned(uuid=uuid, task='build'), 'host')
             instance_history.record(
                 connection, uuid, exception.ReasonUnknown(uuid=uuid), 'host',

@@ -73,7 +73,7 @@ class TestBelongings(base.TestCase):
 
     def test_children_are_purged_with_their_rows(self):
         self.write(
-            instance_history.create_failed, self.uuids, 'create', 'event',
+            instance_history.create_failed, self.uuids, 'event',
             context.admin(), samples.NOW, KeyError('x'), 'h')
 
         self.write(instances.purge, [self.one])

@@ -59,7 +59,7 @@ class TestInstanceActions(base.TestCase):
 
     def fail(self, uuids, reason):
         self.write(
-            instance_history.create_failed, uuids, 'create', 'event',
+            instance_history.create_failed, uuids, 'event',
             context.admin(), samples.NOW, reason, 'conductor')
 
     def test_failed_action_records_the_host_and_the_error(self):
