@@ -3,6 +3,7 @@
 
 from collections.abc import Callable
 from collections.abc import Iterable
+from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 import functools
@@ -127,6 +128,36 @@ def chunks(values: Iterable[Any], size: int = CHUNK) -> list[list[Any]]:
     unique = list(dict.fromkeys(values))
     return [unique[start:start + size]
             for start in range(0, len(unique), size)]
+
+
+def read(
+    connection: sa.Connection, query: sa.Select[Any], values: Iterable[Any],
+    **parameters: Any,
+) -> Iterator[Any]:
+    """Yield the rows of a query for a list of values of any length.
+
+    :param query: has the condition :func:`in_list`
+    :param parameters: its other parameters
+    """
+    for chunk in chunks(values):
+        yield from connection.execute(query, {'these': chunk, **parameters})
+
+
+def write(
+    connection: sa.Connection, statement: sa.Update | sa.Delete,
+    values: Iterable[Any], column: sa.Column[Any] | None = None,
+    **parameters: Any,
+) -> None:
+    """Execute a statement for a list of values of any length.
+
+    :param statement: has the condition :func:`in_list`
+    :param column: the column of the values, to :func:`lock` several rows first
+    :param parameters: other parameters of the statement
+    """
+    for chunk in chunks(values):
+        if column is not None and len(chunk) > 1:
+            lock(connection, column, chunk)
+        connection.execute(statement, {'these': chunk, **parameters})
 
 
 def page_after(
@@ -326,8 +357,7 @@ def delete_locked(
     connection: sa.Connection, column: sa.Column[Any], values: Iterable[Any]
 ) -> None:
     """Delete rows that the current transaction has locked."""
-    for chunk in chunks(values):
-        connection.execute(_deleting(column), {'these': chunk})
+    write(connection, _deleting(column), values)
 
 
 def _narrowed(

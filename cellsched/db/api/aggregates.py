@@ -104,13 +104,11 @@ def of_hosts(
 ) -> list[AggregateRow]:
     """Return the aggregates of some hosts, by id, without other hosts."""
     members: dict[int, list[str]] = {}
-    for chunk in statements.chunks(hosts):
-        for number, host in connection.execute(_GROUPS_OF, {'these': chunk}):
-            members.setdefault(number, []).append(host)
-    rows = [row for chunk in statements.chunks(sorted(members))
-            for row in connection.execute(_THESE, {'these': chunk})]
+    for number, host in statements.read(connection, _GROUPS_OF, hosts):
+        members.setdefault(number, []).append(host)
     found = {row.id: AggregateRow(row.id, row.uuid, row.name, {},
-                                  members[row.id]) for row in rows}
+                                  members[row.id])
+             for row in statements.read(connection, _THESE, sorted(members))}
     _fill_metadata(connection, found)
     return [found[number] for number in sorted(found)]
 
@@ -186,9 +184,9 @@ def set_metadata(
     :raises cellsched.exception.AggregateNotFound: the aggregate is unknown
     """
     _note(connection, number, now)
-    for chunk in statements.chunks(metadata):
-        connection.execute(sa.delete(_METADATA).where(
-            _METADATA.c.aggregate_id == number, _METADATA.c.key.in_(chunk)))
+    statements.write(connection, sa.delete(_METADATA).where(
+        _METADATA.c.aggregate_id == number,
+        statements.in_list(_METADATA.c.key)), metadata)
     _insert_metadata(connection, number, {
         key: value for key, value in metadata.items() if value is not None},
         now)
@@ -215,9 +213,9 @@ def remove_hosts(
     :raises cellsched.exception.AggregateNotFound: the aggregate is unknown
     """
     _note(connection, number, now)
-    for chunk in statements.chunks(hosts):
-        connection.execute(sa.delete(_HOSTS).where(
-            _HOSTS.c.aggregate_id == number, _HOSTS.c.host.in_(chunk)))
+    statements.write(connection, sa.delete(_HOSTS).where(
+        _HOSTS.c.aggregate_id == number,
+        statements.in_list(_HOSTS.c.host)), hosts)
 
 
 def forget_hosts(
@@ -228,9 +226,8 @@ def forget_hosts(
     Otherwise another host of the same name would be a member.
     """
     members: dict[int, set[str]] = {}
-    for chunk in statements.chunks(hosts):
-        for number, host in connection.execute(_GROUPS_OF, {'these': chunk}):
-            members.setdefault(number, set()).add(host)
+    for number, host in statements.read(connection, _GROUPS_OF, hosts):
+        members.setdefault(number, set()).add(host)
     for number in sorted(members):
         remove_hosts(connection, number, members[number], now)
 
@@ -277,13 +274,11 @@ def values_by_host(
 ) -> dict[str, set[str]]:
     """Return all metadata values of a key by host."""
     values: dict[str, set[str]] = {}
-    for chunk in statements.chunks(hosts):
-        for host, value in connection.execute(
-                sa.select(_HOSTS.c.host, _METADATA.c.value)
-                .join(_METADATA,
-                      _METADATA.c.aggregate_id == _HOSTS.c.aggregate_id)
-                .where(_METADATA.c.key == key, _HOSTS.c.host.in_(chunk))):
-            values.setdefault(host, set()).add(value)
+    query = sa.select(_HOSTS.c.host, _METADATA.c.value).join(
+        _METADATA, _METADATA.c.aggregate_id == _HOSTS.c.aggregate_id,
+    ).where(_METADATA.c.key == key, statements.in_list(_HOSTS.c.host))
+    for host, value in statements.read(connection, query, hosts):
+        values.setdefault(host, set()).add(value)
     return values
 
 
@@ -322,9 +317,8 @@ def _filled(
     """Return aggregates with their hosts and metadata."""
     found = {row.id: AggregateRow(row.id, row.uuid, row.name, {}, [])
              for row in rows}
-    for chunk in statements.chunks(found):
-        for number, host in connection.execute(_HOSTS_OF, {'these': chunk}):
-            found[number].hosts.append(host)
+    for number, host in statements.read(connection, _HOSTS_OF, found):
+        found[number].hosts.append(host)
     _fill_metadata(connection, found)
     return list(found.values())
 
@@ -332,7 +326,5 @@ def _filled(
 def _fill_metadata(
     connection: sa.Connection, found: Mapping[int, AggregateRow]
 ) -> None:
-    for chunk in statements.chunks(found):
-        for number, key, value in connection.execute(
-                _METADATA_OF, {'these': chunk}):
-            found[number].metadata[key] = value
+    for number, key, value in statements.read(connection, _METADATA_OF, found):
+        found[number].metadata[key] = value

@@ -92,25 +92,21 @@ def mappings(
     connection: sa.Connection, uuids: Iterable[str]
 ) -> dict[str, MappingRow]:
     """Return mappings by server uuid, without unknown servers."""
-    return {
-        uuid: MappingRow(cell, bool(deleted), *values)
-        for chunk in statements.chunks(uuids)
-        for uuid, cell, deleted, *values in connection.execute(
-            _MAPPINGS, {'these': chunk})}
+    return {uuid: MappingRow(cell, bool(deleted), *values)
+            for uuid, cell, deleted, *values in statements.read(
+                connection, _MAPPINGS, uuids)}
 
 
 def requested(connection: sa.Connection, uuids: Iterable[str]) -> set[str]:
     """Return the servers that have a build request."""
-    return {uuid for chunk in statements.chunks(uuids)
-            for uuid in connection.execute(
-                _REQUESTED, {'these': chunk}).scalars()}
+    return {uuid for (uuid,) in statements.read(
+        connection, _REQUESTED, uuids)}
 
 
 def specs(connection: sa.Connection, uuids: Iterable[str]) -> dict[str, str]:
     """Return the stored request specs by server uuid."""
-    return {uuid: text for chunk in statements.chunks(uuids)
-            for uuid, text in connection.execute(
-                _SPECS_OF, {'these': chunk})}
+    return {uuid: text for uuid, text in statements.read(
+        connection, _SPECS_OF, uuids)}
 
 
 def spec(connection: sa.Connection, uuid: str) -> objects.RequestSpec | None:
@@ -126,9 +122,8 @@ def groups_of(
 ) -> dict[str, frozenset[str]]:
     """Return the uuids of the groups that have these servers as members."""
     found: dict[str, frozenset[str]] = {}
-    for chunk in statements.chunks(uuids):
-        for uuid, group in connection.execute(_GROUPS_OF, {'these': chunk}):
-            found[uuid] = found.get(uuid, frozenset()) | {group}
+    for uuid, group in statements.read(connection, _GROUPS_OF, uuids):
+        found[uuid] = found.get(uuid, frozenset()) | {group}
     return found
 
 

@@ -433,9 +433,7 @@ def read(
     connection: sa.Connection, uuids: Iterable[str]
 ) -> list[LeasedRequest]:
     """Return the current requests of instances, without deleted ones."""
-    return leased([
-        row for chunk in statements.chunks(uuids)
-        for row in connection.execute(_MANY, {'these': chunk})])
+    return leased(list(statements.read(connection, _MANY, uuids)))
 
 
 def revise(
@@ -550,23 +548,19 @@ def projects(
     connection: sa.Connection, uuids: Iterable[str]
 ) -> dict[str, str]:
     """Return the projects of requests, by instance."""
-    return {uuid: project for chunk in statements.chunks(uuids)
-            for uuid, project in connection.execute(
-                _PROJECTS, {'these': chunk})}
+    return {uuid: project for uuid, project in statements.read(
+        connection, _PROJECTS, uuids)}
 
 
 def traces(connection: sa.Connection, uuids: Iterable[str]) -> dict[str, str]:
     """Return the spans that accepted requests, by instance."""
     return {row.instance_uuid: trace_of(row)
-            for chunk in statements.chunks(uuids)
-            for row in connection.execute(_INSTANCES, {'these': chunk})}
+            for row in statements.read(connection, _INSTANCES, uuids)}
 
 
 def present(connection: sa.Connection, uuids: Iterable[str]) -> set[str]:
     """Return the instances that have a request."""
-    return {uuid for chunk in statements.chunks(uuids)
-            for uuid in connection.execute(
-                _PRESENT, {'these': chunk}).scalars()}
+    return {uuid for (uuid,) in statements.read(connection, _PRESENT, uuids)}
 
 
 def renew(
@@ -592,10 +586,9 @@ def renew(
 
 def mark_unburied(connection: sa.Connection, uuids: Iterable[str]) -> None:
     """Mark locked requests as removed from cell0."""
-    for chunk in statements.chunks(uuids):
-        connection.execute(
-            sa.update(_TABLE).where(_THESE).values(buried=False),
-            {'these': chunk})
+    statements.write(
+        connection, sa.update(_TABLE).where(_THESE).values(buried=False),
+        uuids)
 
 
 def held(
@@ -607,8 +600,7 @@ def held(
         no owner
     """
     return {row.instance_uuid: row.revision
-            for chunk in statements.chunks(owners)
-            for row in connection.execute(_HELD, {'these': chunk})
+            for row in statements.read(connection, _HELD, owners)
             if owners[row.instance_uuid] in (None, row.lease_owner)}
 
 

@@ -20,6 +20,12 @@ _INSTANCES = models.decision_instances
 
 _NEWEST_FIRST = (_TABLE.c.decided_at.desc(), _TABLE.c.id.desc())
 
+_INSTANCES_OF = sa.select(
+    _INSTANCES.c.decision_uuid, _INSTANCES.c.instance_uuid,
+).where(
+    statements.in_list(_INSTANCES.c.decision_uuid),
+).order_by(_INSTANCES.c.id)
+
 
 @dataclasses.dataclass(frozen=True)
 class DecisionRow:
@@ -138,12 +144,8 @@ def _read(
     rows = connection.execute(
         statement.order_by(*_NEWEST_FIRST).limit(limit)).all()
     instances: dict[str, list[str]] = {row.uuid: [] for row in rows}
-    for chunk in statements.chunks(instances):
-        for uuid, instance in connection.execute(
-                sa.select(_INSTANCES.c.decision_uuid,
-                          _INSTANCES.c.instance_uuid)
-                .where(_INSTANCES.c.decision_uuid.in_(chunk))
-                .order_by(_INSTANCES.c.id)):
-            instances[uuid].append(instance)
+    for uuid, instance in statements.read(
+            connection, _INSTANCES_OF, instances):
+        instances[uuid].append(instance)
     return [DecisionRow(row.request_id, row.decided_at, instances[row.uuid],
                         row.document) for row in rows]

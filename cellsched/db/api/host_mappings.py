@@ -37,11 +37,8 @@ def get_many(
     connection: sa.Connection, hosts: Iterable[str]
 ) -> dict[str, objects.CellMapping]:
     """Return the cell by host, without unmapped hosts."""
-    cells = {}
-    for chunk in statements.chunks(hosts):
-        for row in connection.execute(_CELLS_OF, {'these': chunk}):
-            cells[row.mapped_host] = cell_mappings.from_row(row)
-    return cells
+    return {row.mapped_host: cell_mappings.from_row(row)
+            for row in statements.read(connection, _CELLS_OF, hosts)}
 
 
 def fingerprint(connection: sa.Connection) -> tuple[Any, ...]:
@@ -62,8 +59,8 @@ def by_cell(connection: sa.Connection) -> dict[str, set[str]]:
 
 def owners(connection: sa.Connection, hosts: Iterable[str]) -> dict[str, str]:
     """Return the uuid of the cell by host, without unmapped hosts."""
-    return {host: uuid for chunk in statements.chunks(hosts)
-            for uuid, host in connection.execute(_OWNERS, {'these': chunk})}
+    return {host: uuid for uuid, host in statements.read(
+        connection, _OWNERS, hosts)}
 
 
 def create_missing(
@@ -89,6 +86,5 @@ def delete(
         connection.execute(
             sa.delete(_TABLE).where(_TABLE.c.cell_id == cell_id))
         return
-    for chunk in statements.chunks(hosts):
-        connection.execute(sa.delete(_TABLE).where(
-            _TABLE.c.cell_id == cell_id, _TABLE.c.host.in_(chunk)))
+    statements.write(connection, sa.delete(_TABLE).where(
+        _TABLE.c.cell_id == cell_id, statements.in_list(_TABLE.c.host)), hosts)

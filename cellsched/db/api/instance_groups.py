@@ -74,8 +74,8 @@ def find_many(
     connection: sa.Connection, uuids: Iterable[str]
 ) -> dict[str, objects.InstanceGroup]:
     """Return groups by uuid, without their members."""
-    return {row.uuid: _from_row(row) for chunk in statements.chunks(uuids)
-            for row in connection.execute(_THESE, {'these': chunk})}
+    return {row.uuid: _from_row(row)
+            for row in statements.read(connection, _THESE, uuids)}
 
 
 def find_of(
@@ -166,13 +166,10 @@ def add_members(
 
 def remove_members(connection: sa.Connection, uuids: Iterable[str]) -> None:
     """Remove servers from all groups."""
-    for chunk in statements.chunks(uuids):
-        if len(chunk) > 1:
-            statements.lock(connection, _MEMBERS.c.instance_uuid, chunk)
-        connection.execute(
-            statements.deletion(
-                _MEMBERS.c.instance_uuid,
-                _MEMBERS.c.instance_uuid.in_(chunk)))
+    column = _MEMBERS.c.instance_uuid
+    statements.write(
+        connection, statements.deletion(column, statements.in_list(column)),
+        uuids, column)
 
 
 def _from_row(

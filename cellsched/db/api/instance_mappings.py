@@ -132,11 +132,8 @@ def get_many(
     connection: sa.Connection, uuids: Iterable[str]
 ) -> dict[str, objects.InstanceMapping]:
     """Return mappings by instance, without unknown instances."""
-    mappings = {}
-    for chunk in statements.chunks(uuids):
-        for row in connection.execute(_MANY, {'these': chunk}):
-            mappings[row.instance_uuid] = _from_row(row)
-    return mappings
+    return {row.instance_uuid: _from_row(row)
+            for row in statements.read(connection, _MANY, uuids)}
 
 
 def decide(
@@ -188,12 +185,11 @@ def withdraw(
     now: datetime.datetime,
 ) -> None:
     """Reset the cell of servers; servers with another cell keep it."""
-    for chunk in statements.chunks(uuids):
-        if len(chunk) > 1:
-            statements.lock(connection, _TABLE.c.instance_uuid, chunk)
-        connection.execute(
-            sa.update(_TABLE).where(_MINE, _TABLE.c.cell_id == cell_id)
-            .values(cell_id=None, updated_at=now), {'these': chunk})
+    statements.write(
+        connection,
+        sa.update(_TABLE).where(_MINE, _TABLE.c.cell_id == cell_id)
+        .values(cell_id=None, updated_at=now),
+        uuids, _TABLE.c.instance_uuid)
 
 
 def reopen(
@@ -215,13 +211,10 @@ def mark_deleted(
     connection: sa.Connection, uuids: Iterable[str], now: datetime.datetime
 ) -> None:
     """Mark servers as deleted by their user; they get no cell afterwards."""
-    for chunk in statements.chunks(uuids):
-        if len(chunk) > 1:
-            statements.lock(connection, _TABLE.c.instance_uuid, chunk)
-        connection.execute(
-            sa.update(_TABLE).where(_MINE)
-            .values(queued_for_delete=True, updated_at=now),
-            {'these': chunk})
+    statements.write(
+        connection, sa.update(_TABLE).where(_MINE)
+        .values(queued_for_delete=True, updated_at=now),
+        uuids, _TABLE.c.instance_uuid)
 
 
 def usage(

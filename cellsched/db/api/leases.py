@@ -125,10 +125,9 @@ def claim(
         overdue)
     claimed = [[uuid for uuid in batch if uuid in firsts or uuid in rest]
                for batch in won]
-    for chunk in statements.chunks(
-            uuid for batch in claimed for uuid in batch):
-        connection.execute(
-            _LEASE, {'these': chunk, 'owner': owner, 'until': expires_at})
+    statements.write(
+        connection, _LEASE, [uuid for batch in claimed for uuid in batch],
+        owner=owner, until=expires_at)
     return claimed
 
 

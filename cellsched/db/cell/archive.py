@@ -86,9 +86,7 @@ def ready_after(
 
 def present(connection: sa.Connection, uuids: Iterable[str]) -> set[str]:
     """Return the servers that have a row in this cell, deleted or not."""
-    return {uuid for chunk in statements.chunks(uuids)
-            for uuid in connection.execute(
-                _PRESENT, {'these': chunk}).scalars()}
+    return {uuid for (uuid,) in statements.read(connection, _PRESENT, uuids)}
 
 
 def move_servers(

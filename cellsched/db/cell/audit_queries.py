@@ -181,11 +181,9 @@ def moves_among(
     connection: sa.Connection, uuids: Iterable[str]
 ) -> set[str]:
     """Return those of some uuids that are uuids of moves."""
-    return {uuid for chunk in statements.chunks(uuids)
-            for uuid in connection.execute(
-                sa.select(_MOVES.c.uuid).where(
-                    statements.in_list(_MOVES.c.uuid)),
-                {'these': chunk}).scalars()}
+    return {uuid for (uuid,) in statements.read(
+        connection, sa.select(_MOVES.c.uuid).where(
+            statements.in_list(_MOVES.c.uuid)), uuids)}
 
 
 def rows(
@@ -285,11 +283,9 @@ def live_in_shadow(
         page[uuid] = made_at
     returns = table in (_SERVICES, _NODES)
     return end, [
-        uuid for chunk in statements.chunks(page)
-        for uuid, made_at in connection.execute(
-            sa.select(table.c.uuid, table.c.created_at).where(
-                statements.in_list(table.c.uuid), table.c.deleted == 0),
-            {'these': chunk})
+        uuid for uuid, made_at in statements.read(
+            connection, sa.select(table.c.uuid, table.c.created_at).where(
+                statements.in_list(table.c.uuid), table.c.deleted == 0), page)
         if not returns or made_at == page[uuid]]
 
 
@@ -334,9 +330,8 @@ def _children(
     connection: sa.Connection, nodes: set[str]
 ) -> dict[str, frozenset[str]]:
     """Return the child providers of nodes; each node is parsed once."""
-    return {uuid: _uuids(text) for chunk in statements.chunks(nodes)
-            for uuid, text in connection.execute(
-                _PARENTS, {'these': chunk})}
+    return {uuid: _uuids(text) for uuid, text in statements.read(
+        connection, _PARENTS, nodes)}
 
 
 def _uuids(text: str | None) -> frozenset[str]:

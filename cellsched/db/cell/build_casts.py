@@ -105,8 +105,8 @@ def take_before(
         sa.select(_TABLE).where(_TABLE.c.cast_at < before)
         .order_by(_TABLE.c.cast_at).limit(limit)
         .with_for_update(skip_locked=True))]
-    for chunk in statements.chunks(each.instance_uuid for each in taken):
-        connection.execute(_TAKE, {'these': chunk, 'now': now})
+    statements.write(
+        connection, _TAKE, [each.instance_uuid for each in taken], now=now)
     return taken
 
 
@@ -134,8 +134,7 @@ def dropping(uuids: sa.Select[Any]) -> sa.Delete:
 
 def drop(connection: sa.Connection, uuids: Iterable[str]) -> None:
     """Delete the messages of finished builds; missing ones are ignored."""
-    for chunk in statements.chunks(uuids):
-        connection.execute(_DROP, {'these': chunk})
+    statements.write(connection, _DROP, uuids)
 
 
 def _from_row(row: sa.Row[Any]) -> BuildCast:

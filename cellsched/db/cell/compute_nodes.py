@@ -225,18 +225,15 @@ def mark_foreign(connection: sa.Connection, uuids: Iterable[str]) -> None:
 
     Their agents read the mark. It does not change the feed.
     """
-    for chunk in statements.chunks(uuids):
-        connection.execute(
-            sa.update(_TABLE).where(_TABLE.c.uuid.in_(chunk), _MAPPED == 0)
-            .values(mapped=-1))
+    statements.write(connection, sa.update(_TABLE).where(
+        statements.in_list(_TABLE.c.uuid), _MAPPED == 0,
+    ).values(mapped=-1), uuids)
 
 
 def mark_unmapped(connection: sa.Connection, hosts: Iterable[str]) -> None:
     """Remove the mapped mark of hosts, so that discovery finds them again."""
-    for chunk in statements.chunks(hosts):
-        connection.execute(
-            sa.update(_TABLE).where(_TABLE.c.host.in_(chunk))
-            .values(mapped=0))
+    statements.write(connection, sa.update(_TABLE).where(
+        statements.in_list(_TABLE.c.host)).values(mapped=0), hosts)
 
 
 def mark_mapped(connection: sa.Connection, uuids: Iterable[str]) -> None:
@@ -244,10 +241,8 @@ def mark_mapped(connection: sa.Connection, uuids: Iterable[str]) -> None:
 
     The reader of the feed sets the mark, so it does not change the feed.
     """
-    for chunk in statements.chunks(uuids):
-        connection.execute(
-            sa.update(_TABLE).where(_TABLE.c.uuid.in_(chunk))
-            .values(mapped=1))
+    statements.write(connection, sa.update(_TABLE).where(
+        statements.in_list(_TABLE.c.uuid)).values(mapped=1), uuids)
 
 
 _ALL = sa.select(

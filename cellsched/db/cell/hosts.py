@@ -147,13 +147,11 @@ def selected(
             connection.execute(_SERVICES_THERE).all())
     found = {row.id: row for query, values in (
         (_NODES_OF, nodes), (_NODES_ON, {name.lower() for name in names}))
-        for chunk in statements.chunks(values)
-        for row in connection.execute(query, {'these': chunk})}
+        for row in statements.read(connection, query, values)}
     rows = [found[number] for number in sorted(found)]
-    served_names = (row.host for row in rows if row.host is not None)
-    served = [row for chunk in statements.chunks(served_names)
-              for row in connection.execute(_SERVICES_OF, {'these': chunk})]
-    return _apart((), True, rows, served)
+    return _apart((), True, rows, list(statements.read(
+        connection, _SERVICES_OF,
+        (row.host for row in rows if row.host is not None))))
 
 
 def beats(connection: sa.Connection) -> Sequence[Any]:

@@ -59,17 +59,15 @@ def get_tags(
 ) -> dict[str, list[str]]:
     """Return the sorted tags of servers, without untagged servers."""
     found: dict[str, list[str]] = {}
-    for chunk in statements.chunks(uuids):
-        for uuid, tag in connection.execute(_TAGS_OF, {'these': chunk}):
-            found.setdefault(uuid, []).append(tag)
+    for uuid, tag in statements.read(connection, _TAGS_OF, uuids):
+        found.setdefault(uuid, []).append(tag)
     return found
 
 
 def delete_tags(connection: sa.Connection, uuids: Iterable[str]) -> None:
     """Remove every tag of servers."""
-    for chunk in statements.chunks(uuids):
-        connection.execute(
-            sa.delete(_TAGS).where(_TAGS.c.resource_id.in_(chunk)))
+    statements.write(connection, sa.delete(_TAGS).where(
+        statements.in_list(_TAGS.c.resource_id)), uuids)
 
 
 _DEVICES = models.block_device_mapping
@@ -101,9 +99,8 @@ def get_block_devices(
 ) -> dict[str, list[objects.BlockDeviceMapping]]:
     """Return the block devices of servers, without servers that have none."""
     found: dict[str, list[objects.BlockDeviceMapping]] = {}
-    for chunk in statements.chunks(uuids):
-        for row in connection.execute(_DEVICES_OF, {'these': chunk}):
-            found.setdefault(row.instance_uuid, []).append(_from_row(row))
+    for row in statements.read(connection, _DEVICES_OF, uuids):
+        found.setdefault(row.instance_uuid, []).append(_from_row(row))
     return found
 
 
@@ -111,11 +108,9 @@ def mark_block_devices_deleted(
     connection: sa.Connection, uuids: Iterable[str], now: datetime.datetime
 ) -> None:
     """Mark all block devices of servers as deleted."""
-    for chunk in statements.chunks(uuids):
-        connection.execute(
-            sa.update(_DEVICES).where(
-                _DEVICES.c.instance_uuid.in_(chunk), _DEVICES.c.deleted == 0)
-            .values(deleted=_DEVICES.c.id, deleted_at=now))
+    statements.write(connection, sa.update(_DEVICES).where(
+        statements.in_list(_DEVICES.c.instance_uuid), _DEVICES.c.deleted == 0,
+    ).values(deleted=_DEVICES.c.id, deleted_at=now), uuids)
 
 
 def _from_row(row: sa.Row[Any]) -> objects.BlockDeviceMapping:

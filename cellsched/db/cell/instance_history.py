@@ -208,10 +208,9 @@ def _add_failure(
                 'finish_time': now, 'result': _FAILED, 'host': host,
                 'host_id': host_id, 'details': details,
                 'traceback': _traceback(reason), 'deleted': 0}
-    for chunk in statements.chunks(uuids):
-        statements.insert_all(connection, _EVENTS, [
-            {**reported, 'action_id': each} for each in connection.execute(
-                _LATEST, {'these': chunk, 'name': action}).scalars()])
+    statements.insert_all(connection, _EVENTS, [
+        {**reported, 'action_id': each} for (each,) in statements.read(
+            connection, _LATEST, uuids, name=action)])
 
 
 _GIVEN_UP = (
@@ -248,14 +247,15 @@ def given_up(
     query = _GIVEN_UP.where(named if host_id is None else sa.or_(
         _EVENTS.c.host_id == host_id,
         sa.and_(_EVENTS.c.host_id.is_(None), named)))
-    return {uuid: at for chunk in statements.chunks(uuids)
-            for uuid, at in connection.execute(query, {'these': chunk})}
+    return {uuid: at for uuid, at in statements.read(
+        connection, query, uuids)}
 
 
 def delete_events(connection: sa.Connection, uuids: list[str]) -> None:
     """Delete the events of the servers' actions."""
-    connection.execute(sa.delete(_EVENTS).where(_EVENTS.c.action_id.in_(
-        sa.select(_ACTIONS.c.id).where(_ACTIONS.c.instance_uuid.in_(uuids)))))
+    statements.write(connection, sa.delete(_EVENTS).where(
+        _EVENTS.c.action_id.in_(sa.select(_ACTIONS.c.id).where(
+            statements.in_list(_ACTIONS.c.instance_uuid)))), uuids)
 
 
 def _traceback(reason: Exception) -> str | None:
@@ -389,17 +389,15 @@ def latest(
 
     :param internals: whether the messages are for administrators
     """
-    messages = {}
-    for chunk in statements.chunks(uuids):
-        for uuid, message, details in connection.execute(
-                sa.select(_FAULTS.c.instance_uuid, _FAULTS.c.message,
-                          _FAULTS.c.details)
-                .where(_FAULTS.c.instance_uuid.in_(chunk),
-                       _FAULTS.c.deleted == 0)
-                .order_by(_FAULTS.c.id)):
-            messages[uuid] = (
-                full_message(message, details) if internals else message)
-    return messages
+    query = sa.select(
+        _FAULTS.c.instance_uuid, _FAULTS.c.message, _FAULTS.c.details,
+    ).where(
+        statements.in_list(_FAULTS.c.instance_uuid), _FAULTS.c.deleted == 0,
+    ).order_by(_FAULTS.c.id)
+    return {
+        uuid: full_message(message, details) if internals else message
+        for uuid, message, details in statements.read(
+            connection, query, uuids)}
 
 
 def full_message(message: str | None, details: str | None) -> str:

@@ -2,7 +2,6 @@
 """Queries for the servers of a cell."""
 
 from collections.abc import Iterable
-from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 import datetime
@@ -131,8 +130,8 @@ def get_many(
     connection: sa.Connection, uuids: Iterable[str]
 ) -> dict[str, objects.Instance]:
     """Return servers that are not deleted, by uuid."""
-    return {row.uuid: _from_row(row) for chunk in statements.chunks(uuids)
-            for row in connection.execute(_MANY, {'these': chunk})
+    return {row.uuid: _from_row(row)
+            for row in statements.read(connection, _MANY, uuids)
             if not row.deleted}
 
 
@@ -225,8 +224,8 @@ def transit_all(
     if len(changes) == 1:
         [change] = changes
         return set(_transit(connection, change, now, change.uuid))
-    ids = {row.uuid: row.id for row in _locked(
-        connection, [change.uuid for change in changes])}
+    ids = {row.uuid: row.id for row in statements.read(
+        connection, _LOCK, [change.uuid for change in changes])}
     alike: dict[object, list[Change]] = {}
     for change in changes:
         kind = (change.transition, frozenset(change.values.items()),
@@ -407,27 +406,20 @@ def delete(
 
 def purge(connection: sa.Connection, uuids: Iterable[str]) -> None:
     """Delete all rows of servers whose build is undone."""
-    for chunk in statements.chunks(uuids):
-        instance_history.delete_events(connection, chunk)
-        instance_children.delete_tags(connection, chunk)
-        build_casts.drop(connection, chunk)
-        for child in _CHILDREN:
-            connection.execute(
-                sa.delete(child).where(child.c.instance_uuid.in_(chunk)))
-        connection.execute(sa.delete(_TABLE).where(_TABLE.c.uuid.in_(chunk)))
+    uuids = list(uuids)
+    instance_history.delete_events(connection, uuids)
+    instance_children.delete_tags(connection, uuids)
+    build_casts.drop(connection, uuids)
+    for column in (
+            *(child.c.instance_uuid for child in _CHILDREN), _TABLE.c.uuid):
+        statements.write(connection, sa.delete(column.table).where(
+            statements.in_list(column)), uuids)
 
 
 def lock(connection: sa.Connection, uuids: Iterable[str]) -> set[str]:
     """Lock the rows of servers that are not deleted; return their uuids."""
-    return {row.uuid for row in _locked(connection, uuids) if not row.deleted}
-
-
-def _locked(
-    connection: sa.Connection, uuids: Iterable[str]
-) -> Iterator[sa.Row[Any]]:
-    """Lock rows, as :func:`statements.lock` does; yield them."""
-    for chunk in statements.chunks(uuids):
-        yield from connection.execute(_LOCK, {'these': chunk})
+    return {row.uuid for row in statements.read(connection, _LOCK, uuids)
+            if not row.deleted}
 
 
 def _from_row(row: sa.Row[Any]) -> objects.Instance:

@@ -202,14 +202,13 @@ def explain(
     # 1. Read the records of all guests with few queries. Moves and builds
     #    matter only for guests that the cell places elsewhere.
     arrived = arrived or {}
-    rows = {row.uuid: row for chunk in statements.chunks(guests)
-            for row in connection.execute(_MANY, {'these': chunk})}
+    rows = {row.uuid: row
+            for row in statements.read(connection, _MANY, guests)}
     elsewhere = [uuid for uuid, row in rows.items()
                  if row.host != host or row.deleted]
     moves: dict[str, list[Any]] = {}
-    for chunk in statements.chunks(elsewhere):
-        for move in connection.execute(_MOVES_OF, {'these': chunk}):
-            moves.setdefault(move.instance_uuid, []).append(move)
+    for move in statements.read(connection, _MOVES_OF, elsewhere):
+        moves.setdefault(move.instance_uuid, []).append(move)
     given_up = instance_history.given_up(
         connection, elsewhere, host, host_id)
     reports = services.list_guests(connection, {

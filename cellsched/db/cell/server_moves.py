@@ -171,12 +171,10 @@ def uuids_of(
 ) -> dict[str, list[str]]:
     """Return the uuids of all moves of servers, by server."""
     found: dict[str, list[str]] = {}
-    for chunk in statements.chunks(instance_uuids):
-        for server, uuid in connection.execute(
-                sa.select(_TABLE.c.instance_uuid, _TABLE.c.uuid).where(
-                    statements.in_list(_TABLE.c.instance_uuid),
-                    _TABLE.c.uuid.is_not(None)), {'these': chunk}):
-            found.setdefault(server, []).append(uuid)
+    query = sa.select(_TABLE.c.instance_uuid, _TABLE.c.uuid).where(
+        statements.in_list(_TABLE.c.instance_uuid), _TABLE.c.uuid.is_not(None))
+    for server, uuid in statements.read(connection, query, instance_uuids):
+        found.setdefault(server, []).append(uuid)
     return found
 
 

@@ -375,8 +375,8 @@ def list_guests(
     """
     if hosts is None:
         return {row.host: row.guests for row in connection.execute(_GUESTS)}
-    return {row.host: row.guests for chunk in statements.chunks(hosts)
-            for row in connection.execute(_GUESTS_OF, {'these': chunk})}
+    return {row.host: row.guests
+            for row in statements.read(connection, _GUESTS_OF, hosts)}
 
 
 def lock(connection: sa.Connection, host: str) -> int | None:
