@@ -574,14 +574,21 @@ def renew(
     :param owners: the expected owner, by instance
     """
     own = [*owners] if len(owners) == 1 else [*held(connection, owners)]
-    for chunk in statements.chunks(own):
-        renewed = connection.execute(_RENEW, {
+    # Fewer are renewed if the request is gone or has another owner.
+    renewed = extend_leases(connection, own, owners, expires_at)
+    return set(own) if renewed == len(own) else set()
+
+
+def extend_leases(
+    connection: sa.Connection, uuids: Iterable[str],
+    owners: Mapping[str, str], expires_at: float,
+) -> int:
+    """Extend leases that their owners still have; return their number."""
+    return sum(
+        connection.execute(_RENEW, {
             'these': chunk, 'until': expires_at,
             'owners': sorted({owners[uuid] for uuid in chunk})}).rowcount
-        if renewed < len(chunk):
-            # The instance had a request.
-            return set()
-    return set(own)
+        for chunk in statements.chunks(uuids))
 
 
 def mark_unburied(connection: sa.Connection, uuids: Iterable[str]) -> None:

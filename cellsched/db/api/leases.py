@@ -25,12 +25,6 @@ _LEASE = (
     .values(lease_owner=sa.bindparam('owner'),
             lease_expires_at=sa.bindparam('until')))
 
-_EXTEND = (
-    sa.update(_TABLE)
-    .where(statements.in_list(_KEY),
-           statements.in_list(_TABLE.c.lease_owner, 'owners'))
-    .values(lease_expires_at=sa.bindparam('until')))
-
 _LEADERS = models.leaders
 
 _LEADER = sa.select(_LEADERS.c.owner, _LEADERS.c.expires_at).where(
@@ -142,10 +136,7 @@ def extend(
     :param owners: the expected owner, by instance
     """
     free = statements.lock_free(connection, _KEY, owners)
-    for chunk in statements.chunks(sorted(free)):
-        connection.execute(_EXTEND, {
-            'these': chunk, 'until': expires_at,
-            'owners': sorted({owners[uuid] for uuid in chunk})})
+    build_requests.extend_leases(connection, free, owners, expires_at)
 
 
 def elect(
