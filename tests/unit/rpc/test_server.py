@@ -18,7 +18,6 @@ from cellsched import context
 from cellsched import exception
 from cellsched import objects
 from cellsched.rpc import client
-from cellsched.rpc import local
 from cellsched.rpc import server
 from cellsched.rpc import transport
 from cellsched.testing import clock
