@@ -285,7 +285,7 @@ class Replay:
             for uuid in uuids)
         if not complete:
             raise selector.diagnosis(
-                data.get('silent', ()), len(uuids),
+                data.get('silent', ()), len(uuids)).with_left_out(
                 [Rejection(*each) for each in data.get('left_out', ())]
             ).error()
         places = self._claimed(entry, hosts, selector)

@@ -87,18 +87,14 @@ class RequestHosts(HostSource):
         self._reading = self.reader.nothing()
         self._scope = host_reader.EVERYTHING
         self._beats: HostTable | None = None
-        self._is_stale = False
         self._is_cut = False
         self._reads_all = False
         # Refused hosts are read again, also those that are full.
         self._refused: set[str] = set()
 
-    # A property: the hosts are read when they are needed.
     @property
     def table(self) -> HostTable:  # type: ignore[override]
-        """The hosts, read again after a refusal."""
-        if self._is_stale:
-            self._read()
+        """The hosts that were read last."""
         return self._reading.table
 
     @property
@@ -125,7 +121,8 @@ class RequestHosts(HostSource):
         """
         if not self._is_cut:
             return False
-        self._reads_all = self._is_stale = True
+        self._reads_all = True
+        self._read()
         return True
 
     def snapshot(self, context: RequestContext) -> document.HostDocument:
@@ -147,9 +144,9 @@ class RequestHosts(HostSource):
         return [Rejection(QUERY, count, _NOT_FOUND)]
 
     def reload(self, providers: Sequence[str]) -> None:
-        """Query the store again before the next selection."""
+        """Query the store again, also for hosts that refused a claim."""
         self._refused.update(providers)
-        self._is_stale = True
+        self._read()
 
     def confirm(
         self, allocations: Iterable[PendingAllocation], claimed: bool = True
@@ -189,7 +186,7 @@ class RequestHosts(HostSource):
 
     def _read(self) -> None:
         assert self._context is not None
-        self._is_stale, self._beats = False, None
+        self._beats = None
         sharing = self.reader.sharing()
         self._scope = self._find(sharing)
         self._reading = self.reader.read(self._context, self._scope, sharing)

@@ -60,6 +60,14 @@ class Diagnosis:
     placed: int = 0
     denied: int = 0
 
+    def with_left_out(
+        self, left_out: Sequence[pipeline.Rejection]
+    ) -> 'Diagnosis':
+        """Return the diagnosis with known hosts that were not evaluated."""
+        return dataclasses.replace(
+            self, hosts=self.hosts + sum(each.hosts for each in left_out),
+            rejections=[*left_out, *self.rejections])
+
     def text(self) -> str:
         """Return one sentence for users."""
         return self._sentence()

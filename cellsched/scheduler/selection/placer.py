@@ -516,8 +516,7 @@ class Placer:
         else:
             is_last = attempt.is_last or attempt.doubtful == []
         attempt.why = selector.diagnosis(
-            self.loader.silent, len(uuids), self.loader.left_out()
-        ) if is_last else None
+            self.loader.silent, len(uuids)) if is_last else None
         # 3. Add the alternates and the record of the decision.
         attempt.places = (
             selector.selections(attempt.alternates) if complete else [])
@@ -593,10 +592,25 @@ class Placer:
                 return True
             _claim([(self, attempt)])
         if attempt.reload:
-            self.loader.reload(attempt.reload)
+            self._reload(attempt)
         if attempt.error is not None:
             raise attempt.error
         return attempt.is_claimed
+
+    def _reload(self, attempt: PlacementAttempt) -> None:
+        """Read the hosts that refused claims, or whose claims are uncertain.
+
+        :raises Exception: raised by the read, if the hosts are needed to
+            select other ones
+        """
+        try:
+            self.loader.reload(attempt.reload)
+        except Exception as exc:
+            # Claims that were made, or their error, are the answer.
+            if not attempt.is_claimed and attempt.error is None:
+                raise
+            LOG.warning('The usage of %d providers was not read after a '
+                        'claim: %s', len(attempt.reload), exc)
 
     def conclude(self, attempt: PlacementAttempt) -> None:
         """Confirm the reservation of a request, or roll it back.
@@ -739,11 +753,12 @@ class Placer:
         request is not refused.
         """
         assert attempt.why is not None
+        why = attempt.why.with_left_out(self.loader.left_out())
         error = (self.loader.mass_outage_error() or attempt.refusals.busy
-                 or attempt.why.error())
+                 or why.error())
         for uuid in attempt.uuids:
             LOG.info('%s', error, instance_uuid=uuid, context=attempt.context)
-        _explain(attempt.decision, attempt.why)
+        _explain(attempt.decision, why)
         self._record_decision(attempt)
         return error
 
@@ -814,7 +829,8 @@ class Placer:
                     break
         if not attempt.places:
             assert attempt.why is not None
-            _explain(attempt.decision, attempt.why)
+            _explain(attempt.decision,
+                     attempt.why.with_left_out(self.loader.left_out()))
         attempt.decision.slow = pipeline.slow(self.slow_plugin_s)
         return attempt.places, attempt.decision
 

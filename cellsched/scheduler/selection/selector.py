@@ -448,22 +448,18 @@ class Selector:
                 for number, row in enumerate(self._rows)]
 
     def diagnosis(
-        self, silent: Sequence[str], requested: int,
-        left_out: Sequence[Rejection] = (),
+        self, silent: Sequence[str], requested: int
     ) -> diagnosis.Diagnosis:
         """Return the diagnosis of all hosts.
 
         Hosts that the claim store refused are counted as refused, even if a
         stage rejects them now.
-
-        :param left_out: the reasons why known hosts were not evaluated
         """
         if self._candidates is not None:
             self._rejections = self._pipeline.rejections(
                 self._request, self._candidates, self._refused)
         return diagnosis.Diagnosis(
-            len(self._hosts) + sum(each.hosts for each in left_out),
-            [*left_out, *self._rejections], len(self._refused), silent,
+            len(self._hosts), self._rejections, len(self._refused), silent,
             requested, len(self._rows), self._denied)
 
     def decision(self) -> decision_record.Decision:

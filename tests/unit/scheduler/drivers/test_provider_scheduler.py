@@ -13,6 +13,7 @@ from cellsched import objects
 from cellsched.observability.prometheus import PrometheusMetrics
 from cellsched.scheduler.drivers import filter_scheduler
 from cellsched.scheduler.drivers import provider_scheduler
+from cellsched.scheduler.selection import placer
 from cellsched.scheduler.selection import selector
 from cellsched.simulator import claim_servers
 from cellsched.testing import builders
@@ -150,6 +151,42 @@ class TestProviderScheduler(world.DriverTestCase):
         self.assertEqual([['host4']], self.select(driver))
 
         self.assertEqual(2, len(self.claims.queries))
+
+    def test_lane_reads_neither_the_store_nor_cells(self):
+        driver = self.made({'refused_host_subset_size': 1})
+        self.patch(selector, '_CANDIDATES', 1)
+        self.claims.before = lambda: self.world.claim('host5', 4)
+        deciding, reads = [], []
+
+        def advance(*args, of=placer.Placer.advance):
+            deciding.append(args)
+            try:
+                return of(*args)
+            finally:
+                deciding.pop()
+
+        def noted(kind, name):
+            read = getattr(kind, name)
+
+            def note(*args, **options):
+                reads.append((name, len(deciding)))
+                return read(*args, **options)
+
+            self.patch(kind, name, note)
+
+        self.patch(placer.Placer, 'advance', advance)
+        for name in 'find_providers', 'usages', 'claims_of':
+            noted(Asked, name)
+        for name in 'read', 'beats':
+            noted(host_reader.HostReader, name)
+
+        self.assertEqual([['host4']], self.select(driver))
+        self.refusal(driver, vcpus=5)
+
+        self.assertEqual(
+            {(name, 0) for name in (
+                'find_providers', 'usages', 'claims_of', 'read', 'beats')},
+            set(reads))
 
     def test_refused_host_is_counted_in_the_error(self):
         for number in range(5):

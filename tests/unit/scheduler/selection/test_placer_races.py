@@ -357,6 +357,22 @@ class TestConflict(schedulers.PlacingTestCase):
         self.assertEqual(2, len(self.world.claims.batches))
         self.assertTableIsRight()
 
+    def test_failed_read_of_a_refused_host_does_not_fail_the_claim(self):
+        self.world.claims.refuses = [self.world.providers['a1']]
+
+        def fail(providers):
+            raise exception.DatabaseUnreachable(
+                schema='claims', url='x', reason='y')
+
+        self.loader.reload = fail
+
+        with self.assertLogs(
+                'cellsched.scheduler.selection.placer', 'WARNING') as logged:
+            [[chosen]] = self.place()
+
+        self.assertNotEqual('a1', chosen.service_host)
+        self.assertIn('1 providers was not read', logged.output[0])
+
     def test_only_host_with_locked_rows_is_no_reason_to_refuse(self):
         self.world.claims.locked = [*self.world.providers.values()]
 
