@@ -152,7 +152,7 @@ class TestProviderScheduler(world.DriverTestCase):
 
         self.assertEqual(2, len(self.claims.queries))
 
-    def test_lane_reads_neither_the_store_nor_cells(self):
+    def test_lane_reads_no_store_and_no_cell(self):
         driver = self.made({'refused_host_subset_size': 1})
         self.patch(selector, '_CANDIDATES', 1)
         self.claims.before = lambda: self.world.claim('host5', 4)
