@@ -53,6 +53,9 @@ def size(default: int, full: int) -> int:
 SIMULATION_SEEDS = size(20, 1000)
 STORE_SEEDS = size(4, 60)
 
+#: Seeds of the changes of a host table that is recorded and read again.
+RECORDED_SEEDS = size(40, 400)
+
 #: Seeds whose trace is compared between processes.
 TRACED_SEEDS = size(2, 10)
 

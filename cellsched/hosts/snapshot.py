@@ -275,7 +275,7 @@ class Snapshot:
     :param cells: the health of the cells
     :param sharing: sharing providers, by uuid
     :param places: numbers of the child providers with an ``available`` column,
-        by resource class
+        by resource class, ascending
     :param children: nodes of child providers, with their numbers there
     :param overlay: changes by reservations since this version: (row, column
         changes); append-only

@@ -808,8 +808,8 @@ class HostTable:
             self._private.add(name)
             resource, _, number = resource.partition(host_columns.AT)
             if number:
-                self._places = {**self._places, resource: (
-                    *self._places.get(resource, ()), int(number))}
+                self._places = {**self._places, resource: tuple(sorted(
+                    (*self._places.get(resource, ()), int(number))))}
 
 
 def _available(

@@ -13,6 +13,7 @@ from cellsched.hosts import columns
 from cellsched.hosts.providers import SharingProvider
 from cellsched.hosts.table import HostTable
 from cellsched.scheduler import recorded_table
+from tests import profile
 from tests.unit import base
 from tests.unit.filters import cells
 
@@ -28,6 +29,10 @@ class TestStates(base.TestCase):
 
     def setUp(self):
         super().setUp()
+        self.begin()
+
+    def begin(self):
+        """Make a table of eight hosts, of which nothing is written yet."""
         self.table = HostTable((*columns.STANDARD, *EXTRA))
         self.encoder = recorded_table.StateEncoder()
         self.decoder = recorded_table.StateDecoder()
@@ -50,8 +55,10 @@ class TestStates(base.TestCase):
     def compare(self, closed=()):
         before, after = self.table.view(1.0), self.decoder.table.view(1.0)
         old, new = before.columns.snapshot, after.columns.snapshot
-        self.assertEqual(set(before.names), set(after.names))
-        for name in before.names:
+        self.assertEqual(old.overlay, new.overlay)
+        self.assertEqual(set(old.columns), set(new.columns))
+        # The arrays of a reused view may have amounts that were rolled back.
+        for name in after.names:
             if name == 'cell_disabled' and closed:
                 continue
             self.assertEqual(self.values(before, name),
@@ -78,14 +85,17 @@ class TestStates(base.TestCase):
                 for each in (value if name == 'aggregates' else [value])]
 
     def test_random_changes(self):
-        chance = random.Random(5)
         changes = [getattr(self, name) for name in sorted(dir(self))
                    if name.startswith('change_')]
-        for _ in range(200):
-            for _ in range(chance.choice([0, 1, 1, 3])):
-                known = [*self.table.snapshot.rows]
-                chance.choice(changes)(chance, chance.choice(known))
-            self.sync()
+        for seed in range(profile.RECORDED_SEEDS):
+            self.begin()
+            chance = random.Random(seed)
+            with self.subTest(seed=seed):
+                for _ in range(40):
+                    for _ in range(chance.choice([0, 1, 1, 3])):
+                        known = [*self.table.snapshot.rows]
+                        chance.choice(changes)(chance, chance.choice(known))
+                    self.sync()
 
     def change_number(self, chance, node):
         self.table.put([node], {'num_instances': chance.randrange(9),
