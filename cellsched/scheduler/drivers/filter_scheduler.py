@@ -74,6 +74,8 @@ class FilterScheduler(base.SchedulerDriver):
         """Decide on later requests with the changed options."""
         self.placer.follow(self.make_pipeline(), selection_policy(
             self.conf, self.parts.random))
+        if self.parts.recorder is not None:
+            self.parts.recorder.follow_options()
 
     def make_pipeline(self) -> pipeline.Pipeline:
         """Return the decision pipeline of this driver."""

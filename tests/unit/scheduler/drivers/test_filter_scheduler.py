@@ -10,6 +10,8 @@ from cellsched import exception
 from cellsched.filters import base as filters
 from cellsched import plugins
 from cellsched.scheduler.explanation import decision_record
+from cellsched.scheduler import recording
+from cellsched.scheduler import replay
 from cellsched.testing import builders
 from tests.unit.db import samples
 from tests.unit.hosts import world as hosts
@@ -106,6 +108,26 @@ class TestFilterScheduler(world.DriverTestCase):
         self.change(driver, host_subset_size=2)
         chosen = self.select(driver, 20, vcpus=0, memory_mb=0, root_gb=1)
         self.assertEqual({'small', 'middle'}, {host for [host] in chosen})
+
+    def test_recorded_decisions_have_the_options_of_their_time(self):
+        driver = self.filtering(weight_classes='RAMWeigher')
+        path = self.temporary_directory() / 'decisions'
+        recorder = recording.Recorder(
+            path, 2 ** 22, lambda: replay.header_of(driver.conf),
+            self.world.clock.monotonic)
+        driver.parts.recorder = driver.placer.recorder = recorder
+        self.addCleanup(recorder.close)
+        self.select(driver)
+        recorder.flush()
+
+        self.change(driver, ram_weight_multiplier=-1.0)
+        self.select(driver)
+        recorder.flush()
+
+        self.assertEqual([('big', 1.0), ('small', -1.0)], [
+            (entry.answer.hosts[0], entry.header['options'][
+                'filter_scheduler']['ram_weight_multiplier'])
+            for entry in recording.read(path)])
 
     def test_host_is_chosen_at_random_from_the_best(self):
         driver = self.filtering(
