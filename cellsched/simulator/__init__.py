@@ -6,11 +6,10 @@ deployments: ``python -m cellsched.simulator``. ``capacity`` measures large
 deployments: ``cellsched simulate``. Both run code of production, and a seed
 determines each run to the byte.
 
-``engine`` has the processes, the clock and the locks of both. ``servers`` are
-models of the servers of claim stores, and ``claim_servers`` names the claim
-store of each.
+``engine`` has the processes, the clock and the locks of both. ``servers`` has
+models of the servers of claim stores.
 
 Add a fault of services, messages or databases to ``promises.faults``, a fault
 of hosts and control planes to ``capacity.faults``, and the model of a server
-to ``servers`` and ``claim_servers``.
+to ``servers``.
 """

@@ -8,10 +8,10 @@ import sys
 from cellsched import clock
 
 try:
-    from cellsched.simulator import claim_servers
     from cellsched.simulator.promises import faults
     from cellsched.simulator.promises import harness
     from cellsched.simulator.promises import simulation
+    from cellsched.simulator import servers
 except ModuleNotFoundError as exc:
     if exc.name != 'greenlet':
         raise
@@ -27,7 +27,7 @@ def main() -> int:
     now = clock.Clock().monotonic
     shared = harness.Harness(*(
         harness.HARDWARE if arguments.hardware else ()))
-    claims = (claim_servers.KINDS[arguments.claims]
+    claims = (servers.KINDS[arguments.claims]
               if arguments.claims else None)
     began, steps, failed = now(), 0, 0
     for seed in range(arguments.seed, arguments.seed + arguments.count):
@@ -58,7 +58,7 @@ def _arguments() -> argparse.Namespace:
              + ', '.join((
                  *faults.KINDS, *faults.EVENTS, *faults.LATER_EVENTS,
                  *faults.SERVER_KINDS)))
-    parser.add_argument('--claims', choices=sorted(claim_servers.KINDS),
+    parser.add_argument('--claims', choices=sorted(servers.KINDS),
                         help='the claim store, on a model of its server')
     parser.add_argument('--hardware', action='store_true',
                         help='servers with dedicated CPUs, pages and devices')

@@ -22,7 +22,7 @@ from tests.unit import base
 _TRACES = '''
 import sys
 
-from cellsched.simulator import claim_servers
+from cellsched.simulator import servers
 from cellsched.simulator.promises import harness
 from cellsched.simulator.promises import simulation
 import hashlib
@@ -31,7 +31,7 @@ logging.disable(logging.CRITICAL)
 shared = harness.Harness(*(harness.HARDWARE if sys.argv[3:] else ()))
 for seed in range(int(sys.argv[1])):
     trace = simulation.Simulation(
-        shared, seed, claims=claim_servers.KINDS.get(sys.argv[2])).run().trace
+        shared, seed, claims=servers.KINDS.get(sys.argv[2])).run().trace
     print(len(trace), hashlib.sha256(repr(trace).encode()).hexdigest())
 '''
 

@@ -41,12 +41,12 @@ from cellsched.claims import memory
 from cellsched.claims import remote
 from cellsched import exception
 from cellsched.simulator.capacity.scenario import StoreKind
-from cellsched.simulator import claim_servers
 from cellsched.simulator.engine import Disk
 from cellsched.simulator.engine import Engine
 from cellsched.simulator.engine import Processors
 from cellsched.simulator.engine import SimulatedClock
 from cellsched.simulator.engine import SimulatedSemaphore
+from cellsched.simulator import servers
 
 #: Resource classes of the simulation, in the order of the columns.
 CLASSES = ('VCPU', 'MEMORY_MB', 'DISK_GB')
@@ -612,7 +612,7 @@ def server_of(
     """Return the server of a kind of store, with its measured delays."""
     server = StoreServer(engine, kind, delays_of(kind.kind), processors)
     if kind.kind in _CLIENTS:
-        server.model = claim_servers.KINDS[kind.kind].model()
+        server.model = servers.KINDS[kind.kind].model()
     return server
 
 
@@ -624,7 +624,7 @@ def store_of(
     kind = server.kind.kind
     start: Any = server.engine.spawn
     if kind in _CLIENTS:
-        return claim_servers.KINDS[kind].store(
+        return servers.KINDS[kind].store(
             _CLIENTS[kind](server, spend), clock, random, locks=ContentionLock(
                 clock, 'simulated', start,
                 lambda _: Coordinator(server, spend)))
@@ -633,5 +633,5 @@ def store_of(
 
 def direct(server: StoreServer) -> base.ClaimStore:
     """Return a store of production whose calls take no time."""
-    return claim_servers.KINDS[server.kind.kind].direct(
+    return servers.KINDS[server.kind.kind].direct(
         server.model, SimulatedClock(server.engine))

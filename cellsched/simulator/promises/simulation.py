@@ -13,7 +13,6 @@ from oslo_log import log
 
 from cellsched.claims import memory
 from cellsched import exception
-from cellsched.simulator import claim_servers
 from cellsched.simulator import engine
 from cellsched.simulator.promises import faults
 from cellsched.simulator.promises.harness import CELLS
@@ -27,6 +26,7 @@ from cellsched.simulator.promises import operator
 from cellsched.simulator.promises import processes
 from cellsched.simulator.promises import stores
 from cellsched.simulator.promises import workload
+from cellsched.simulator import servers
 from cellsched.wiring import services
 
 LOG = log.getLogger(__name__)
@@ -80,7 +80,7 @@ class Simulation(processes.World):
     def __init__(
         self, harness: Harness, seed: int,
         kinds: Collection[str] | None = None, rate: float | None = None,
-        claims: claim_servers.ClaimServerKind | None = None,
+        claims: servers.ClaimServerKind | None = None,
     ) -> None:
         super().__init__(harness.stores, seed)
         self._harness = harness
@@ -97,7 +97,7 @@ class Simulation(processes.World):
         self._server: stores.ClaimServer | None = None
         if claims is not None:
             self._server = stores.ClaimServer(
-                claims, random.Random(f'{seed} claims'))
+                claims, random.Random(f'{seed} claims'), self)
             self._claims = self._server.direct()
         elif in_memory:
             self._claims = memory.MemoryClaims()
@@ -206,8 +206,7 @@ class Simulation(processes.World):
     def claims_of(self, process: processes.Process) -> Any:
         if self._server is not None:
             return self._server.store_of(
-                self, process.clock,
-                f'{self.seed} {process.name} {process.lives}')
+                process.clock, f'{self.seed} {process.name} {process.lives}')
         return self._claims and stores.Claims(self._claims, self)
 
     def enter(self, what: str) -> None:

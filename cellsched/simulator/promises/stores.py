@@ -15,7 +15,7 @@ from cellsched.claims import remote
 from cellsched.clock import Clock
 from cellsched.db import session
 from cellsched import exception
-from cellsched.simulator import claim_servers
+from cellsched.simulator import servers
 
 
 class Store:
@@ -207,41 +207,49 @@ class Claims:
 
 
 class ClaimServer:
-    """The server of a claim store, and delayed requests to it.
+    """The server of a claim store, and the client of all processes.
 
-    :param chance: random source for the delays
+    :param chance: random source for the delays of requests
+    :param gate: decides the fate of each request
     """
 
+    url = servers.DirectClient.url
+
     def __init__(
-        self, kind: claim_servers.ClaimServerKind, chance: random.Random
+        self, kind: servers.ClaimServerKind, chance: random.Random, gate: Gate
     ) -> None:
         self._kind = kind
         self._random = chance
+        self._gate = gate
         self._model = kind.model()
         self._late: list[Any] = []
         self.direct().sync()
 
-    def store_of(
-        self, gate: Gate, clock: Clock, seed: str
-    ) -> claims_base.ClaimStore:
+    def store_of(self, clock: Clock, seed: str) -> claims_base.ClaimStore:
         """Return the store of a process; requests may fail."""
-        return self._kind.store(
-            ClaimServerClient(self, gate), clock, random.Random(seed))
+        return self._kind.store(self, clock, random.Random(seed))
 
     def direct(self) -> claims_base.ClaimStore:
         """Return a store whose requests never fail."""
         return self._kind.direct(self._model)
 
-    def send(self, request: Any, fate: Fate) -> Any:
-        """Return the answer to a request with this fate.
+    def send(self, request: Any) -> Any:
+        """Return the answer to a request.
 
-        :raises remote.NotSent: the fate is that it is not sent
-        :raises remote.OutcomeUnknown: the fate is that no answer arrives
+        :raises remote.NotSent: the request is not sent
+        :raises remote.OutcomeUnknown: no answer arrives
         """
+        fate = self._gate.ask_server(str(request))
+        try:
+            return self._answer(request, fate)
+        finally:
+            self._gate.finished(None)
+
+    def _answer(self, request: Any, fate: Fate) -> Any:
         if fate is Fate.NOT_SENT:
             raise remote.NotSent(fate.value)
         while self._late and self._random.random() < 0.3:
-            self.arrive()
+            self._arrive()
         if fate is Fate.LATE:
             self._late.append(request)
         if fate in (Fate.LOST, Fate.LATE):
@@ -253,7 +261,7 @@ class ClaimServer:
             raise remote.OutcomeUnknown(fate.value)
         return answer
 
-    def arrive(self) -> None:
+    def _arrive(self) -> None:
         """Execute one of the delayed requests."""
         self._model.answer(self._late.pop(
             self._random.randrange(len(self._late))))
@@ -261,21 +269,4 @@ class ClaimServer:
     def settle(self) -> None:
         """Execute all delayed requests."""
         while self._late:
-            self.arrive()
-
-
-class ClaimServerClient:
-    """The client of a process, whose requests may fail."""
-
-    url = claim_servers.DirectClient.url
-
-    def __init__(self, server: ClaimServer, gate: Gate) -> None:
-        self._server = server
-        self._gate = gate
-
-    def send(self, request: Any) -> Any:
-        fate = self._gate.ask_server(str(request))
-        try:
-            return self._server.send(request, fate)
-        finally:
-            self._gate.finished(None)
+            self._arrive()

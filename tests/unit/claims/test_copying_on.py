@@ -5,7 +5,7 @@ import uuid
 
 from cellsched.claims import base
 from cellsched.claims import copying
-from cellsched.simulator import claim_servers
+from cellsched.simulator import servers
 from tests.unit.claims import copies
 
 PROVIDERS = [str(uuid.UUID(int=number)) for number in range(1, 5)]
@@ -37,7 +37,7 @@ class TestEachKind(copies.CopyingTestCase):
         fill(self.source)
         self.servers = {
             name: kind.direct()
-            for name, kind in claim_servers.KINDS.items()}
+            for name, kind in servers.KINDS.items()}
 
     def carry(self, names):
         """Copy from the first store to the last through all stores between."""

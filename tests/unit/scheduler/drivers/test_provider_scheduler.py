@@ -15,7 +15,7 @@ from cellsched.scheduler.drivers import filter_scheduler
 from cellsched.scheduler.drivers import provider_scheduler
 from cellsched.scheduler.selection import placer
 from cellsched.scheduler.selection import selector
-from cellsched.simulator import claim_servers
+from cellsched.simulator import servers
 from cellsched.testing import builders
 from tests.unit.db import samples
 from tests.unit.hosts import world as hosts
@@ -436,7 +436,7 @@ class TestOnServers(world.DriverTestCase):
         self.check('placement')
 
     def check(self, name):
-        self.world.claims = claim_servers.KINDS[name].direct()
+        self.world.claims = servers.KINDS[name].direct()
         for name in 'host1', 'host2':
             self.world.add_host('cell1', name, vcpus=4)
         driver = self.driver()
