@@ -8,10 +8,10 @@ measurement, so that both can be compared.
 """
 
 from collections.abc import Sequence
+import copy
 import dataclasses
 import logging
 import pathlib
-from random import Random
 from typing import Any
 
 import numpy as np
@@ -21,15 +21,10 @@ from cellsched import exception
 from cellsched.simulator.capacity.load import Flavor
 from cellsched.simulator.capacity import scenario
 from cellsched.simulator.capacity.schedulers import Broker
-from cellsched.simulator.capacity.schedulers import configuration
-from cellsched.simulator.capacity.schedulers import Deployment
 from cellsched.simulator.capacity.schedulers import Job
-from cellsched.simulator.capacity.schedulers import Requests
 from cellsched.simulator.capacity.schedulers import Scheduler
 from cellsched.simulator.capacity.schedulers import World
 from cellsched.simulator.capacity import stores
-from cellsched.simulator.engine import Engine
-from cellsched.simulator.engine import Processors
 
 #: The servers that fit on a host, and the number of them at the start.
 PLACES, TAKEN = 256, 230
@@ -95,7 +90,6 @@ class _Round:
 
     def __init__(self, kind: str, size: Size) -> None:
         self._size = size
-        self._engine = engine = Engine()
         made = scenario.of(pathlib.Path('exactness'), {
             'name': 'exactness', 'seed': size.seed,
             'hosts': {'count': size.hosts, 'vcpus': PLACES,
@@ -103,46 +97,42 @@ class _Round:
                       'disk_gb': PLACES, 'cpu_allocation_ratio': 1.0},
             'cells': min(2, size.hosts), 'load': {},
             'schedulers': {
+                'cpus': size.cpus,
                 'threads': -(-size.clients // size.schedulers),
                 'decision_ms': (
                     stores.scheduler_times()['decision_ms']
                     if size.decision_ms is None else size.decision_ms)},
             'store': {'kind': kind, 'round_trip_ms': size.round_trip_ms}})
-        self._deployment = deployment = Deployment(made)
-        machine = Processors(engine, size.cpus)
-        self._server = stores.server_of(engine, made.store, machine)
-        ledger = stores.Ledger(
-            deployment.rows, deployment.used, Random(size.seed))
-        self._counted = kind in stores.WITH_LEDGER
-        self._direct = None if self._counted else stores.direct(self._server)
-        self._fill(self._direct or ledger)
-        self._world = World(
-            made, engine, deployment, ledger, self._server, configuration({
-                'DEFAULT': {'service_down_time': 1_000_000}}),
-            Broker(engine), machine, Requests(), self._answered)
-        self._brokers = [Broker(engine) for _ in range(size.schedulers)]
+        self._world = world = World(
+            made, {'DEFAULT': {'service_down_time': 1_000_000}},
+            self._answered)
+        self._engine, self._deployment = world.engine, world.deployment
+        self._fill()
+        self._brokers = [
+            Broker(self._engine) for _ in range(size.schedulers)]
         self._ended: list[float] = []
         self._refused_although_it_fitted = self._oversold = self._number = 0
         self._client_of: dict[Job, int] = {}
 
-    def _fill(self, store: claims_base.ClaimStore) -> None:
+    def _fill(self) -> None:
         """Use nine tenths of each host."""
-        store.sync()
+        self._world.set_inventories()
         for row, node in enumerate(self._deployment.uuids):
-            store.set_inventory(node, self._deployment.inventory(row))
-            store.claim([claims_base.Claim(
+            self._world.direct.claim([claims_base.Claim(
                 f'ffffffff-0000-4000-8000-{row:012x}', node, {
                     name: TAKEN * amount for name, amount in zip(
                         stores.CLASSES, _FLAVOR[1:])})])
-            if not self._counted:
+            if not self._world.is_counted:
                 self._deployment.used[row] += TAKEN * _amounts()
 
     def run(self) -> Outcome:
         for number, broker in enumerate(self._brokers):
-            Scheduler(dataclasses.replace(
-                self._world, broker=broker), number).start()
+            world = copy.copy(self._world)
+            world.broker = broker
+            Scheduler(world, number).start()
+        server = self._world.server
         self._engine.run(_WARM_UP_S)
-        conflicts, began = self._server.conflicts, self._engine.now
+        conflicts, began = server.conflicts, self._engine.now
         for client in range(self._size.clients):
             self._request(client)
         while self._client_of and self._engine.now < _END_S:
@@ -151,7 +141,7 @@ class _Round:
         return Outcome(
             self._size.hosts * (PLACES - TAKEN), len(self._ended),
             self._oversold, self._refused_although_it_fitted,
-            self._server.conflicts - conflicts,
+            server.conflicts - conflicts,
             round(len(self._ended) / (max(self._ended) - began), 1))
 
     def _request(self, client: int) -> None:
@@ -166,15 +156,14 @@ class _Round:
     ) -> None:
         client = self._client_of.pop(job)
         if isinstance(answer, exception.NoValidHost):
-            self._refused_although_it_fitted += self._deployment.fits(
-                _FLAVOR, 1, job.at, self._direct)
+            self._refused_although_it_fitted += self._world.fits(job)
         elif isinstance(answer, exception.CellschedException):
             self._client_of[job] = client
             self._brokers[client % len(self._brokers)].put(job)
         else:
             self._ended.append(self._engine.now)
             used, capacity = self._deployment.used, self._deployment.capacity
-            if not self._counted:
+            if not self._world.is_counted:
                 used[answer[0]] += _amounts()
             self._oversold += bool(
                 (used[answer[0]] > capacity[answer[0]]).any())

@@ -18,17 +18,12 @@ from cellsched.simulator.capacity.load import Flavor
 from cellsched.simulator.capacity import measures
 from cellsched.simulator.capacity.scenario import Scenario
 from cellsched.simulator.capacity.schedulers import BackToBack
-from cellsched.simulator.capacity.schedulers import Broker
 from cellsched.simulator.capacity.schedulers import configuration
-from cellsched.simulator.capacity.schedulers import Deployment
 from cellsched.simulator.capacity.schedulers import group_of
 from cellsched.simulator.capacity.schedulers import Job
-from cellsched.simulator.capacity.schedulers import Requests
 from cellsched.simulator.capacity.schedulers import Scheduler
 from cellsched.simulator.capacity.schedulers import World
 from cellsched.simulator.capacity import stores
-from cellsched.simulator.engine import Engine
-from cellsched.simulator.engine import Processors
 from cellsched.simulator.engine import SimulatedClock
 
 _HOUR_S = 3600.0
@@ -64,16 +59,8 @@ class Cloud(World):
     def __init__(
         self, scenario: Scenario, source: load.Load | None = None
     ) -> None:
-        engine, pool = Engine(), scenario.schedulers
-        deployment = Deployment(scenario)
-        machine = Processors(engine, pool.cpus) if pool.cpus else None
-        super().__init__(
-            scenario, engine, deployment, stores.Ledger(
-                deployment.rows, deployment.used,
-                Random(f'{scenario.seed} ledger'), scenario.store.defect),
-            stores.server_of(engine, scenario.store, machine),
-            configuration(_options(scenario)), Broker(engine), machine,
-            Requests(), self._answered)
+        super().__init__(scenario, _options(scenario), self._answered)
+        deployment = self.deployment
         self.random = np.random.default_rng(scenario.seed)
         self.end_s = scenario.hours * _HOUR_S
         self.load = source or load.of(
@@ -86,10 +73,6 @@ class Cloud(World):
         self.servers: dict[Server, None] = {}
         self.late = self.retried = self.oversold = 0
         self._number = 0
-        #: Whether the ledger has the claims.
-        self._has_ledger = scenario.store.kind in stores.WITH_LEDGER
-        self._direct = None if self._has_ledger or pool.back_to_back else (
-            stores.direct(self.server))
         self.planner = BackToBack(
             deployment, configuration(_options(scenario, is_planner=True)),
             scenario.seed, self.requests)
@@ -102,7 +85,7 @@ class Cloud(World):
         """Place the servers that exist at the start; start the schedulers."""
         pool = self.scenario.schedulers
         if not pool.back_to_back:
-            self._set_inventories()
+            self.set_inventories()
             self.schedulers = [
                 Scheduler(self, number) for number in range(pool.count)]
         self._arrivals: Iterator[Arrival] = self.load.arrivals()
@@ -112,13 +95,6 @@ class Cloud(World):
         self._store = stores.store_of(
             self.server, self.ledger, SimulatedClock(self.engine),
             Random(f'{self.scenario.seed} conductor'), lambda seconds: None)
-
-    def _set_inventories(self) -> None:
-        deployment = self.deployment
-        store: claims_base.ClaimStore = self._direct or self.ledger
-        store.sync()
-        for row, each in enumerate(deployment.uuids):
-            store.set_inventory(each, deployment.inventory(row))
 
     def _place_initial(self) -> Arrival | None:
         """Place the servers that exist at the start; return the next request.
@@ -131,7 +107,7 @@ class Cloud(World):
             job = self._job(arrival)
             rows = self.planner.place(job, 0.0) or []
             if not self.scenario.schedulers.back_to_back and rows:
-                (self._direct or self.ledger).claim(self._claims(job, rows))
+                self.direct.claim(self._claims(job, rows))
             self._settle(job, rows, counts=False)
         return None
 
@@ -191,8 +167,7 @@ class Cloud(World):
             self._settle(job, answer)
 
     def _refuse(self, job: Job) -> None:
-        fitted = self.deployment.fits(
-            job.flavor, len(job.uuids), job.at, self._direct)
+        fitted = self.fits(job)
         if job.moved is None:
             for _ in job.uuids:
                 self.recorder.refused(
@@ -251,9 +226,8 @@ class Cloud(World):
     ) -> None:
         """Record servers that are placed, and schedule their end."""
         engine, deployment = self.engine, self.deployment
-        counted = self._has_ledger and bool(self.schedulers)
         for number, (each, row) in enumerate(zip(job.uuids, rows)):
-            if not counted:
+            if not self.is_counted:
                 deployment.used[row] += job.flavor[1:]
             if (deployment.used[row] > deployment.capacity[row]).any():
                 self.oversold += 1
@@ -304,7 +278,7 @@ class Cloud(World):
         self._note_free(row, flavor)
 
     def _note_free(self, row: int, flavor: Flavor) -> None:
-        if not (self._has_ledger and self.schedulers):
+        if not self.is_counted:
             self.deployment.used[row] -= flavor[1:]
         self.deployment.freed_at[row] = self.engine.now
 

@@ -48,9 +48,6 @@ from cellsched.simulator.capacity.load import Flavor
 from cellsched.simulator.capacity.scenario import Scenario
 from cellsched.simulator.capacity import stores
 from cellsched.simulator.capacity.stores import CLASSES
-from cellsched.simulator.capacity.stores import Ledger
-from cellsched.simulator.capacity.stores import store_of
-from cellsched.simulator.capacity.stores import StoreServer
 from cellsched.simulator.engine import Engine
 from cellsched.simulator.engine import EPOCH
 from cellsched.simulator.engine import Process
@@ -404,24 +401,51 @@ class ClaimCounts(metrics.Metrics):
                 self.retries += int(value)
 
 
-@dataclasses.dataclass(eq=False)
 class World:
     """The parts that all schedulers of a simulation share.
 
+    :param options: the configuration of schedulers, by group and name
     :param answered: called with a request and its hosts, or its error
     """
 
-    scenario: Scenario
-    engine: Engine
-    deployment: Deployment
-    ledger: Ledger
-    server: StoreServer
-    conf: cfg.ConfigOpts
-    broker: Broker
-    machine: Processors | None
-    requests: Requests
-    answered: Callable[
-        [Job, Sequence[int] | exception.CellschedException], None]
+    def __init__(
+        self, scenario: Scenario, options: Mapping[str, Mapping[str, Any]],
+        answered: Callable[
+            [Job, Sequence[int] | exception.CellschedException], None],
+    ) -> None:
+        self.scenario = scenario
+        self.conf = configuration(options)
+        self.answered = answered
+        self.engine = engine = Engine()
+        self.deployment = deployment = Deployment(scenario)
+        self.requests = Requests()
+        self.broker = Broker(engine)
+        pool, kind = scenario.schedulers, scenario.store.kind
+        #: The CPUs that all share, if there is one machine only.
+        self.machine = Processors(engine, pool.cpus) if pool.cpus else None
+        self.server = stores.StoreServer(engine, scenario.store, self.machine)
+        self.ledger = stores.Ledger(
+            deployment.rows, deployment.used,
+            Random(f'{scenario.seed} ledger'), scenario.store.defect)
+        has_ledger = kind in stores.WITH_LEDGER
+        #: Whether the ledger counts the used amounts.
+        self.is_counted = has_ledger and not pool.back_to_back
+        #: The claims, in a store whose calls take no time.
+        self.direct: claims_base.ClaimStore = (
+            self.ledger if has_ledger else stores.direct(self.server))
+
+    def set_inventories(self) -> None:
+        """Prepare the claim store."""
+        self.direct.sync()
+        for row, each in enumerate(self.deployment.uuids):
+            self.direct.set_inventory(each, self.deployment.inventory(row))
+
+    def fits(self, job: Job) -> bool:
+        """Return whether a request fits, and did so since it was made."""
+        return self.deployment.fits(
+            job.flavor, len(job.uuids), job.at,
+            None if self.is_counted or self.scenario.schedulers.back_to_back
+            else self.direct)
 
 
 class Scheduler:
@@ -472,7 +496,7 @@ class Scheduler:
         random = Random(
             f'{world.scenario.seed} {self.number} {self._lives}')
         clock = SimulatedClock(world.engine)
-        store = store_of(
+        store = stores.store_of(
             world.server, world.ledger, clock, random, self.spend)
         source = ModelHostManager(
             world.deployment, store, clock, conf,

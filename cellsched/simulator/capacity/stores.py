@@ -25,7 +25,6 @@ import pathlib
 from random import Random
 from typing import Any
 from typing import ClassVar
-from typing import NamedTuple
 from typing import Self
 import zlib
 
@@ -68,40 +67,6 @@ LATE_S = 0.1
 Spend = Callable[[float], None]
 
 
-class Cost(NamedTuple):
-    """The CPU times of a request, of one side.
-
-    :param write_ms: of a write
-    :param item_ms: of each further claim of a write
-    :param read_ms: of a read
-    :param row_ms: of each row of a read
-    """
-
-    write_ms: float = 0.0
-    item_ms: float = 0.0
-    read_ms: float = 0.0
-    row_ms: float = 0.0
-
-    def seconds(self, writes: bool, further: int = 0) -> float:
-        """Return the CPU seconds of a request.
-
-        :param further: the number of claims or rows beyond the first
-        """
-        return (self.write_ms + further * self.item_ms if writes
-                else self.read_ms + further * self.row_ms) / 1000
-
-
-class Delays(NamedTuple):
-    """The times of one kind of store, as measured on a real server.
-
-    :param flush_s: time of a flush of the disk, which writes wait for
-    """
-
-    client: Cost
-    server: Cost
-    flush_s: float
-
-
 @functools.cache
 def measured() -> Mapping[str, Mapping[str, Any]]:
     """Return the measured delays, with their server, machine and date."""
@@ -118,17 +83,6 @@ def scheduler_times() -> Mapping[str, float]:
     between schedulers.
     """
     return measured()['scheduler']
-
-
-def delays_of(kind: str) -> Delays:
-    """Return the delays of a kind of store."""
-    # Nova's claims are requests to Placement.
-    name = 'placement' if kind == 'placement-generations' else kind
-    known = measured().get(name, {})
-    client, server = (
-        Cost(*(known.get(side + each, 0.0) for each in Cost._fields))
-        for side in ('client_', ''))
-    return Delays(client, server, known.get('flush_ms', 0.0) / 1000)
 
 
 class Ledger(memory.MemoryClaims):
@@ -172,20 +126,24 @@ class Ledger(memory.MemoryClaims):
 class StoreServer:
     """The server of a claim store: its machine, its disk and its failures.
 
-    :param processors: the CPUs that it shares with schedulers; None for a
+    :param machine: the CPUs that it shares with schedulers; None for a
         machine of its own
+    :ivar times: milliseconds of work, as measured on a real server; see
+        :meth:`seconds`
     """
 
     def __init__(
-        self, engine: Engine, kind: StoreKind, delays: Delays,
-        processors: Processors | None,
+        self, engine: Engine, kind: StoreKind, machine: Processors | None
     ) -> None:
         self.engine = engine
-        self.kind = kind
-        self.delays = delays
+        self.kind = kind.kind
+        # Nova's claims are requests to Placement.
+        self.times = measured().get(
+            'placement' if self.kind == 'placement-generations'
+            else self.kind, collections.Counter[str]())
         self._half_trip_s = kind.round_trip_ms / 2000
-        self.processors = processors or Processors(engine, _SERVER_CPUS)
-        self.disk = Disk(engine, delays.flush_s)
+        self.processors = machine or Processors(engine, _SERVER_CPUS)
+        self.disk = Disk(engine, self.times['flush_ms'] / 1000)
         #: The locks of records, by name.
         self.locks = collections.defaultdict[str, SimulatedSemaphore](
             lambda: SimulatedSemaphore(engine))
@@ -193,9 +151,20 @@ class StoreServer:
         self.is_down = False
         #: Attempts to claim that failed because another was faster.
         self.conflicts = 0
-        self.writes = 0
         #: The model of the server, for stores of production.
         self.model: Any = None
+        if self.kind in _CLIENTS:
+            self.model = servers.KINDS[self.kind].model()
+
+    def seconds(self, side: str, writes: bool, further: int) -> float:
+        """Return the CPU seconds of a request.
+
+        :param side: ``client_`` for the scheduler, empty for the server
+        :param further: the number of claims or rows beyond the first
+        """
+        first, more = ('write', 'item') if writes else ('read', 'row')
+        return (self.times[f'{side}{first}_ms']
+                + further * self.times[f'{side}{more}_ms']) / 1000
 
     @contextlib.contextmanager
     def request(
@@ -209,12 +178,11 @@ class StoreServer:
         :param further: the number of claims or rows beyond the first
         :param failure: raised if the server has failed
         """
-        spend(self.delays.client.seconds(writes, further))
+        spend(self.seconds('client_', writes, further))
         self.engine.sleep(self._half_trip_s)
         if self.is_down:
             raise failure
-        self.writes += writes
-        yield self.delays.server.seconds(writes, further)
+        yield self.seconds('', writes, further)
         self.engine.sleep(self._half_trip_s)
 
 
@@ -294,9 +262,9 @@ class ModelStore(base.ClaimStore):
         with self._call():
             changes = self._ledger.usages(since, providers)
             self._server.processors.use(
-                len(changes.usages) * self._server.delays.server.row_ms / 1000)
+                len(changes.usages) * self._server.times['row_ms'] / 1000)
         self._spend(
-            len(changes.usages) * self._server.delays.client.row_ms / 1000)
+            len(changes.usages) * self._server.times['client_row_ms'] / 1000)
         return changes
 
 
@@ -392,7 +360,7 @@ class GenerationModel(ModelStore):
 
     def claim(self, claims: Sequence[base.Claim]) -> int:
         server = self._server
-        seconds = server.delays.server.seconds(True)
+        seconds = server.seconds('', True, 0)
         providers = {claim.provider for claim in claims}
         for _ in range(_CLIENT_ATTEMPTS):
             with self._call():
@@ -606,22 +574,12 @@ WITH_LEDGER = tuple(_MODELS)
 UNCHECKED = ('nova-legacy', 'cells-v1')
 
 
-def server_of(
-    engine: Engine, kind: StoreKind, processors: Processors | None
-) -> StoreServer:
-    """Return the server of a kind of store, with its measured delays."""
-    server = StoreServer(engine, kind, delays_of(kind.kind), processors)
-    if kind.kind in _CLIENTS:
-        server.model = servers.KINDS[kind.kind].model()
-    return server
-
-
 def store_of(
     server: StoreServer, ledger: Ledger, clock: SimulatedClock,
     random: Random, spend: Spend,
 ) -> base.ClaimStore:
     """Return the claim store of one scheduler."""
-    kind = server.kind.kind
+    kind = server.kind
     start: Any = server.engine.spawn
     if kind in _CLIENTS:
         return servers.KINDS[kind].store(
@@ -633,5 +591,5 @@ def store_of(
 
 def direct(server: StoreServer) -> base.ClaimStore:
     """Return a store of production whose calls take no time."""
-    return servers.KINDS[server.kind.kind].direct(
+    return servers.KINDS[server.kind].direct(
         server.model, SimulatedClock(server.engine))
