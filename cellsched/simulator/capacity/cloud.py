@@ -52,8 +52,8 @@ class Cloud(World):
 
     :param source: requests in place of those of the scenario
     :ivar servers: the servers that are placed, in order
-    :ivar late: servers that a compute service refused
-    :ivar retried: servers that were then scheduled again
+    :ivar repeated: requests that got no answer, or were refused by a compute
+        service, and were scheduled again
     """
 
     def __init__(
@@ -71,13 +71,11 @@ class Cloud(World):
             self.load.shares, self.random,
             scenario.measure.permutations)
         self.servers: dict[Server, None] = {}
-        self.late = self.retried = self.oversold = 0
-        self._number = 0
+        self.repeated = self.oversold = self._number = 0
         self.planner = BackToBack(
             deployment, configuration(_options(scenario, is_planner=True)),
             scenario.seed, self.requests)
         self.schedulers: list[Scheduler] = []
-        self._reported: dict[str, float] = {}
 
     # The start.
 
@@ -124,7 +122,7 @@ class Cloud(World):
 
     def arrive(self, arrival: Arrival) -> None:
         """Let a user request servers."""
-        self.recorder.asked(self.engine.now, arrival)
+        self.recorder.asked(arrival.project, len(arrival.lifetimes))
         self.submit(self._job(arrival))
 
     def _job(self, arrival: Arrival) -> Job:
@@ -171,14 +169,14 @@ class Cloud(World):
         if job.moved is None:
             for _ in job.uuids:
                 self.recorder.refused(
-                    self.engine.now, job.at, job.project, job.flavor, fitted)
+                    self.engine.now, job.project, job.flavor, fitted)
         elif job.moved[0] in self.servers:
             self.recorder.evacuation_refused(fitted)
 
     def repeat(self, job: Job) -> None:
         """Repeat a request that got no answer."""
         job.attempts += 1
-        self.recorder.retries(1)
+        self.repeated += 1
         if job.attempts > _RETRIES_MAX:
             self._refuse(job)
         else:
@@ -197,16 +195,14 @@ class Cloud(World):
                         provider='', resource='', amount=0, consumer=server)
                 self.ledger.claim(self._claims(one, [row]))
             except exception.ClaimRefused:
-                self.late += 1
-                self.recorder.conflicts(1)
+                self.server.conflicts += 1
                 one.attempts += 1
                 one.ignored.append(f'host{row}')
                 if (self.scenario.store.kind == 'cells-v1'
                         or one.attempts >= self.conf.scheduler.max_attempts):
                     self._refuse(one)
                 else:
-                    self.retried += one.attempts == 1
-                    self.recorder.retries(1)
+                    self.repeated += 1
                     self.submit(one)
             else:
                 self._settle(one, [row])
@@ -238,7 +234,7 @@ class Cloud(World):
             self.servers[server] = None
             if counts:
                 self.recorder.placed(
-                    engine.now, job.at, job.project, job.flavor, row)
+                    job.project, job.flavor, engine.now - job.at)
             else:
                 self.recorder.present(job.flavor)
             ends_at = engine.now + job.lifetimes[number]
@@ -251,7 +247,7 @@ class Cloud(World):
         """Delete a server, if it exists still."""
         if self.servers.pop(server, self) is self:
             return
-        self.recorder.removed(self.engine.now, server.row, server.flavor)
+        self.recorder.removed(server.flavor)
         self._release(server.uuid, server.row, server.flavor)
 
     def _release(self, consumer: str, row: int, flavor: Flavor) -> None:
@@ -296,25 +292,17 @@ class Cloud(World):
 
     def sample(self) -> None:
         """Measure the deployment now and periodically."""
-        now = self.engine.now
-        self.recorder.sample(
+        now, recorder = self.engine.now, self.recorder
+        recorder.counts['conflicts'] = self.server.conflicts
+        recorder.counts['retries'] = self.repeated + sum(
+            each.retries for each in self.schedulers)
+        recorder.busy_s = [each.busy_s for each in self.schedulers]
+        recorder.sample(
             now, self.deployment.capacity, self.deployment.used,
             len(self.servers))
-        for each in self.schedulers:
-            self.recorder.busy(each.number, self._since(
-                f'busy {each.number}', each.busy_s))
-        self.recorder.conflicts(int(self._since(
-            'conflicts', self.server.conflicts)))
-        self.recorder.retries(int(self._since(
-            'retries', sum(each.retries for each in self.schedulers))))
         following = now + self.scenario.measure.every_s
         if following <= self.end_s:
             self.engine.call_at(following, self.sample)
-
-    def _since(self, name: str, value: float) -> float:
-        """Return the growth of a figure since the last sample."""
-        before, self._reported[name] = self._reported.get(name, 0.0), value
-        return value - before
 
 
 def _options(

@@ -6,6 +6,7 @@ returns the measures as a document.
 """
 
 import array
+import collections
 from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -164,13 +165,15 @@ class Recorder:
         self._random, self._permutations = random, permutations
         #: Servers that are placed, by flavor.
         self._servers = {flavor: 0 for flavor in flavors}
-        self._projects: dict[str, _Project] = {}
+        self._projects = collections.defaultdict[str, _Project](_Project)
         self._waits_s = array.array('d')
-        self._counts = dict.fromkeys((
+        #: The numbers of events.
+        self.counts = dict.fromkeys((
             'asked', 'placed', 'refused', 'refused_although_it_fitted',
             'removed', 'conflicts', 'retries', 'lost', 'recovered',
             'evacuations_refused', 'lost_memory_mb', 'recovered_memory_mb'), 0)
-        self._busy: dict[Any, float] = {}
+        #: The seconds that each scheduler has worked.
+        self.busy_s: list[float] = []
         self._used = [0.0] * len(_RESOURCES)
         self._capacity: Column | None = None
         self._last: tuple[Column, Column] | None = None
@@ -187,35 +190,32 @@ class Recorder:
         """Record a server that exists at the start."""
         self._change(flavor, 1)
 
-    def asked(self, at: float, arrival: load.Arrival) -> None:
-        """Record a request."""
-        count = len(arrival.lifetimes)
-        self._counts['asked'] += count
-        self._project(arrival.project).asked += count
+    def asked(self, project: str, count: int) -> None:
+        """Record a request for a number of servers."""
+        self.counts['asked'] += count
+        self._projects[project].asked += count
 
     def placed(
-        self, at: float, asked_at: float, project: str, flavor: load.Flavor,
-        host: int,
+        self, project: str, flavor: load.Flavor, waited_s: float
     ) -> None:
         """Record a server that got a host."""
-        self._counts['placed'] += 1
-        self._waits_s.append(at - asked_at)
-        found = self._project(project)
+        self.counts['placed'] += 1
+        self._waits_s.append(waited_s)
+        found = self._projects[project]
         found.placed += 1
-        found.waited_s += at - asked_at
+        found.waited_s += waited_s
         self._change(flavor, 1)
 
     def refused(
-        self, at: float, asked_at: float, project: str, flavor: load.Flavor,
-        fitted: bool,
+        self, at: float, project: str, flavor: load.Flavor, fitted: bool
     ) -> None:
         """Record a server that got no host.
 
         :param fitted: whether a host had room for it
         """
-        self._counts['refused'] += 1
-        self._counts['refused_although_it_fitted'] += fitted
-        self._project(project).refused += 1
+        self.counts['refused'] += 1
+        self.counts['refused_although_it_fitted'] += fitted
+        self._projects[project].refused += 1
         if self._failure or self._capacity is None:
             return
         # The first failure tells the density only if hosts have the room
@@ -226,22 +226,10 @@ class Recorder:
                 name: used / whole for name, used, whole in zip(
                     _RESOURCES, self._used, self._capacity.tolist()) if whole}}
 
-    def removed(self, at: float, host: int, flavor: load.Flavor) -> None:
-        """Record that a server left its host: deleted, moved or lost."""
-        self._counts['removed'] += 1
+    def removed(self, flavor: load.Flavor) -> None:
+        """Record that a server was deleted."""
+        self.counts['removed'] += 1
         self._change(flavor, -1)
-
-    def conflicts(self, n: int) -> None:
-        """Add conflicts of claims."""
-        self._counts['conflicts'] += n
-
-    def retries(self, n: int) -> None:
-        """Add retries of decisions."""
-        self._counts['retries'] += n
-
-    def busy(self, scheduler: Any, seconds: float) -> None:
-        """Add the time that a scheduler worked."""
-        self._busy[scheduler] = self._busy.get(scheduler, 0.0) + seconds
 
     def lost(self, at: float, flavors: Sequence[load.Flavor]) -> None:
         """Record servers that failed with their hosts."""
@@ -259,8 +247,8 @@ class Recorder:
 
         :param fitted: whether a host had room for it
         """
-        self._counts['evacuations_refused'] += 1
-        self._counts['refused_although_it_fitted'] += fitted
+        self.counts['evacuations_refused'] += 1
+        self.counts['refused_although_it_fitted'] += fitted
 
     def sample(
         self, at: float, capacity: Column, used: Column, servers: int
@@ -280,7 +268,7 @@ class Recorder:
         lost = stranded(capacity, used, self._sizes)
         rest = unusable(capacity, used, self._sizes, self._shares)
         count, busy_s, waited_s = self._before
-        placed, now_busy_s = len(self._waits_s), sum(self._busy.values())
+        placed, now_busy_s = len(self._waits_s), sum(self.busy_s)
         now_waited_s = sum(
             each.waited_s for each in self._projects.values())
         last_at = (self._series.get('at_s') or [0.0])[-1] or 0.0
@@ -296,8 +284,8 @@ class Recorder:
                 now_waited_s - waited_s, placed - count),
             'scheduler_busy': ratio(
                 now_busy_s - busy_s,
-                (at - last_at) * len(self._busy)),
-            **self._counts}
+                (at - last_at) * len(self.busy_s)),
+            **self.counts}
         for name, value in row.items():
             self._series.setdefault(name, []).append(value)
 
@@ -319,11 +307,11 @@ class Recorder:
                 for name, value in document.items()}
 
     def _summary(self) -> dict[str, float | None]:
-        counts = self._counts
+        counts = self.counts
         waits = np.array(self._waits_s)
         quantiles = (np.quantile(waits, (0.5, 0.99)).tolist()
                      if len(waits) else [None, None])
-        busy_s = sum(self._busy.values())
+        busy_s = sum(self.busy_s)
         answered = [each for each in self._projects.values() if each.placed]
         found: dict[str, float | None] = {
             **counts, 'hours': self._end_s / 3600,
@@ -335,7 +323,7 @@ class Recorder:
             'time_to_place_p99_s': quantiles[1],
             'time_to_place_max_s': float(waits.max()) if len(waits) else None,
             'scheduler_busy_s': busy_s,
-            'scheduler_busy': ratio(busy_s, self._end_s * len(self._busy)),
+            'scheduler_busy': ratio(busy_s, self._end_s * len(self.busy_s)),
             'fairness_of_waiting': jain(
                 [each.waited_s / each.placed for each in answered]),
             'fairness_of_placing': jain(
@@ -373,15 +361,9 @@ class Recorder:
         shares = np.quantile(needed, (0.1, 0.5, 0.9)) / len(capacity)
         return dict(zip(found, shares.tolist()))
 
-    def _project(self, name: str) -> _Project:
-        found = self._projects.get(name)
-        if found is None:
-            found = self._projects[name] = _Project()
-        return found
-
     def _add(self, name: str, flavors: Sequence[load.Flavor]) -> None:
-        self._counts[name] += len(flavors)
-        self._counts[f'{name}_memory_mb'] += sum(
+        self.counts[name] += len(flavors)
+        self.counts[f'{name}_memory_mb'] += sum(
             each.memory_mb for each in flavors)
 
     def _change(self, flavor: load.Flavor, count: int) -> None:

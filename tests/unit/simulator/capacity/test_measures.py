@@ -110,12 +110,8 @@ class TestRecorder(base.TestCase):
         self.capacity = np.array([[8, 16384, 100]] * 4)
         self.used = np.zeros_like(self.capacity)
 
-    def ask(self, at, project, flavor, count=1):
-        self.recorder.asked(at, load.Arrival(
-            at, project, flavor, (60.0,) * count, None))
-
-    def place(self, at, project, flavor, host=0):
-        self.recorder.placed(at + 0.5, at, project, flavor, host)
+    def place(self, project, flavor, host=0):
+        self.recorder.placed(project, flavor, 0.5)
         self.used[host] += flavor[1:]
 
     def sample(self, at, servers):
@@ -123,14 +119,13 @@ class TestRecorder(base.TestCase):
 
     def test_document_has_the_answers(self):
         self.sample(0, 0)
-        self.ask(1, 'a', SMALL, 2)
+        self.recorder.asked('a', 2)
         for host in 0, 0:
-            self.place(1, 'a', SMALL, host)
-        self.ask(2, 'b', LARGE)
-        self.recorder.refused(2.5, 2, 'b', LARGE, True)
-        self.recorder.conflicts(3)
-        self.recorder.retries(1)
-        self.recorder.busy('s1', 5.0)
+            self.place('a', SMALL, host)
+        self.recorder.asked('b', 1)
+        self.recorder.refused(2.5, 'b', LARGE, True)
+        self.recorder.counts |= {'conflicts': 3, 'retries': 1}
+        self.recorder.busy_s = [5.0]
         self.recorder.lost(3, [SMALL, SMALL])
         self.recorder.recovered(7, [SMALL])
         self.recorder.evacuation_refused(False)
@@ -174,7 +169,7 @@ class TestRecorder(base.TestCase):
         self.sample(0, 0)
         huge = load.Flavor('huge', 33, 1, 0)
 
-        self.recorder.refused(1, 1, 'a', huge, False)
+        self.recorder.refused(1, 'a', huge, False)
 
         self.assertIsNone(
             self.recorder.document()['summary']['first_failure_at_s'])
@@ -188,9 +183,9 @@ class TestRecorder(base.TestCase):
 
     def test_removed_servers_need_no_hosts(self):
         self.sample(0, 0)
-        self.place(1, 'a', LARGE)
-        self.place(1, 'a', LARGE, 1)
-        self.recorder.removed(2, 1, LARGE)
+        self.place('a', LARGE)
+        self.place('a', LARGE, 1)
+        self.recorder.removed(LARGE)
         self.sample(3, 1)
 
         self.assertEqual(
