@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The setup that runs share: configurations and databases."""
 
-from collections.abc import Iterator
 from collections.abc import Mapping
 import json
 import pathlib
 import sqlite3
 import tempfile
-import types
 from typing import Any
 
 from oslo_config import cfg
@@ -67,6 +65,9 @@ _SHARED: Mapping[str, Mapping[str, Any]] = {
     'claims': {'connection': 'sqlite:///simulated/claims'},
     'quota': {'instances': -1, 'cores': -1, 'ram': -1},
 }
+
+#: The groups of the options that events change.
+_CHANGED = {'host': None, 'state_path': None, 'adopt_guests': 'compute'}
 
 API = 'sqlite:///simulated/api'
 CELL0 = 'sqlite:///simulated/cell0'
@@ -170,9 +171,21 @@ def _mappings() -> list[objects.CellMapping]:
         for number, name in enumerate(['cell0', *CELLS])]
 
 
+def changed(conf: cfg.ConfigOpts, **values: Any) -> cfg.ConfigOpts:
+    """Return the configuration of the same file, with other values.
+
+    :param values: by the names of some of :data:`_CHANGED`
+    """
+    made = loader.load(files=conf.default_config_files, dirs=[])
+    for name, group in _CHANGED.items():
+        present = (conf[group] if group else conf)[name]
+        made.set_override(name, values.get(name, present), group)
+    return made
+
+
 def _confs(
     options: Mapping[str, Mapping[str, Any]], state_path: str
-) -> dict[str, Any]:
+) -> dict[str, cfg.ConfigOpts]:
     """Return the configurations of all services, by name.
 
     :param state_path: the directory of what hosts keep
@@ -191,13 +204,12 @@ def _confs(
                             'state_path': f'{state_path}/{name}'},
                 'fake_virt': {'vcpus': hosts.get(name, 0)},
                 'database': {'connection': database(cell)}}
-    with tempfile.TemporaryDirectory() as directory:
-        return {name: _conf(pathlib.Path(directory) / f'{name}.conf',
-                            _SHARED, options, own)
-                for name, own in made.items()}
+    return {name: _conf(pathlib.Path(state_path) / f'{name}.conf',
+                        _SHARED, options, own)
+            for name, own in made.items()}
 
 
-def _conf(path: pathlib.Path, *sources: Mapping[str, Any]) -> Any:
+def _conf(path: pathlib.Path, *sources: Mapping[str, Any]) -> cfg.ConfigOpts:
     merged: dict[str, dict[str, Any]] = {}
     for source in sources:
         for group, values in source.items():
@@ -207,80 +219,4 @@ def _conf(path: pathlib.Path, *sources: Mapping[str, Any]) -> Any:
         for line in (f'[{group}]', *(
             f'{name} = {value}' for name, value in values.items()))),
         encoding='utf-8')
-    return Settings(loader.load(files=[str(path)], dirs=[]))
-
-
-class _Group(types.SimpleNamespace):
-    """A group of options, as attributes and as items."""
-
-    def __getitem__(self, name: str) -> Any:
-        return vars(self)[name]
-
-    def __contains__(self, name: object) -> bool:
-        return name in vars(self)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(vars(self))
-
-    def get(self, name: str, default: Any = None) -> Any:
-        return vars(self).get(name, default)
-
-
-class Settings(_Group):
-    """The values of a configuration.
-
-    Libraries register what they read each time that they are used, and have
-    oslo.config forget what it worked out. Here that costs nothing, unless it
-    is something new.
-    """
-
-    def __init__(self, conf: cfg.ConfigOpts) -> None:
-        super().__init__()
-        self.__dict__['_conf'] = conf
-        self.__dict__['_known'] = set()
-        self.__dict__['_changed'] = {}
-        self._read()
-
-    def changed(self, **values: Any) -> 'Settings':
-        """Return a copy with other values of some options."""
-        made = Settings.__new__(Settings)
-        vars(made).update(vars(self))
-        made.__dict__['_changed'] = {**self._changed, **values}
-        made._change()
-        return made
-
-    def register_opts(self, opts: Any, group: Any = None) -> None:
-        known = (id(opts), str(group))
-        if known not in self._known:
-            self._known.add(known)
-            self._conf.register_opts(opts, group=group)
-            self._read()
-
-    def register_opt(self, opt: Any, group: Any = None) -> None:
-        self._conf.register_opt(opt, group=group)
-        self._read()
-
-    def register_mutate_hook(self, hook: Any) -> None:
-        """Do nothing: no value changes while services run."""
-
-    def get_location(self, name: str, group: Any = None) -> Any:
-        return self._conf.get_location(name, group)
-
-    def find_file(self, name: str) -> Any:
-        return self._conf.find_file(name)
-
-    def _read(self) -> None:
-        for name in self._conf:
-            value = self._conf[name]
-            if isinstance(value, cfg.ConfigOpts.GroupAttr):
-                value = _Group(**{each: value[each] for each in value})
-            vars(self)[name] = value
-        self._change()
-
-    def _change(self) -> None:
-        for name, value in self._changed.items():
-            if name == 'adopt_guests':
-                vars(self)['compute'] = _Group(**{
-                    **vars(self.compute), name: value})
-            else:
-                vars(self)[name] = value
+    return loader.load(files=[str(path)], dirs=[])

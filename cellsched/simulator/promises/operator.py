@@ -94,8 +94,8 @@ class Operator:
         self._world.invariants.renamed(
             driver, file.database.connection == own.database.connection)
         driver.names.add(name)
-        process.conf = driver.conf = file.changed(
-            host=name, state_path=own.state_path)
+        process.conf = driver.conf = harness.changed(
+            file, host=name, state_path=own.state_path)
         self._world.kill(process)
         self._force_down(driver)
 
@@ -105,7 +105,8 @@ class Operator:
             return
         driver, name = process.driver, process.conf.host
         driver.names = {name}
-        process.conf = driver.conf = process.conf.changed(adopt_guests=False)
+        process.conf = driver.conf = harness.changed(
+            process.conf, adopt_guests=False)
         api = self._api()
         try:
             api.parts.discovery.discover()
@@ -127,11 +128,11 @@ class Operator:
         # A name of a restored cell can be that of another host by now.
         former = self._former.setdefault(process.name, process.conf)
         self._refusals[process.name] += 1
-        adopting = process.conf.changed(adopt_guests=True)
+        adopting = harness.changed(process.conf, adopt_guests=True)
         if not self._refusals[process.name] % _REFUSALS_MAX:
-            again = adopting.changed(
-                host=f'{process.name}-{self._refusals[process.name]}')
-            driver.names.add(again.host)
+            name = f'{process.name}-{self._refusals[process.name]}'
+            again = harness.changed(adopting, host=name)
+            driver.names.add(name)
         elif process.conf.compute.adopt_guests or self._random.random() < 0.5:
             again = former
         else:

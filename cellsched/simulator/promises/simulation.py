@@ -16,6 +16,7 @@ from cellsched import exception
 from cellsched.simulator import engine
 from cellsched.simulator.promises import faults
 from cellsched.simulator.promises.harness import CELLS
+from cellsched.simulator.promises.harness import changed
 from cellsched.simulator.promises.harness import database
 from cellsched.simulator.promises.harness import Harness
 from cellsched.simulator.promises.harness import NEVER_S
@@ -148,7 +149,10 @@ class Simulation(processes.World):
             self.add(name, services.conductor, confs[name]).start()
         for name in ('conductor1', 'conductor2'):
             self.add(name, services.conductor, confs[name]).start()
-        self.add('scheduler', services.scheduler, confs['scheduler']).start()
+        # Each scheduler has its configuration call it at changes, and would
+        # live as long as that.
+        self.add('scheduler', services.scheduler,
+                 changed(confs['scheduler'])).start()
         self.add('api', services.api, confs['api']).start()
         for store in self.stores.values():
             store.is_changed()
