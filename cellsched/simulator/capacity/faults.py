@@ -108,11 +108,7 @@ def _lose_broker(cloud: Cloud, fault: _Fault) -> None:
 
 def _lose_store(cloud: Cloud, fault: _Fault) -> None:
     cloud.server.is_down = True
-
-    def recover() -> None:
-        cloud.server.is_down = False
-
-    _later(cloud, fault, recover)
+    _later(cloud, fault, setattr, cloud.server, 'is_down', False)
 
 
 def _kill_scheduler(cloud: Cloud, fault: _Fault) -> None:

@@ -32,7 +32,7 @@ _RESOURCES = ('vcpus', 'memory', 'disk')
 
 def compaction(
     hosts: int, fits: Callable[[Column], bool], permutations: int,
-    random: np.random.Generator, least: int = 0,
+    random: np.random.Generator,
 ) -> Column:
     """Return the fewest hosts that the servers fit, for each permutation.
 
@@ -40,12 +40,11 @@ def compaction(
     removed in a random order as long as the servers fit the rest.
 
     :param fits: returns whether the servers fit the hosts in some rows
-    :param least: a number of hosts that they need in any case
     """
     found = []
     for _ in range(permutations):
         order = random.permutation(hosts)
-        low, high = least, hosts
+        low, high = 0, hosts
         while low < high:
             middle = (low + high) // 2
             if fits(order[:middle]):

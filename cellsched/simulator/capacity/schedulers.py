@@ -53,6 +53,7 @@ from cellsched.simulator.engine import EPOCH
 from cellsched.simulator.engine import Process
 from cellsched.simulator.engine import Processors
 from cellsched.simulator.engine import SimulatedClock
+from cellsched.testing import builders
 
 #: Seconds between two reports of a host.
 REPORT_S = 10.0
@@ -255,16 +256,10 @@ class Requests:
     def _made(
         self, project: str, flavor: Flavor, count: int
     ) -> objects.RequestSpec:
-        return objects.RequestSpec(
-            image=None, availability_zone=None, ignore_hosts=None,
-            force_hosts=None, force_nodes=None, retry=None, limits=None,
-            instance_group=None, scheduler_hints={}, is_bfv=False,
-            num_instances=count, project_id=project, user_id='user',
-            flavor=objects.Flavor(
-                id=1, flavorid=flavor.name, name=flavor.name,
-                vcpus=flavor.vcpus, memory_mb=flavor.memory_mb,
-                root_gb=flavor.disk_gb, ephemeral_gb=0, swap=0,
-                extra_specs={}))
+        return builders.request(
+            num_instances=count, project_id=project, name=flavor.name,
+            flavorid=flavor.name, vcpus=flavor.vcpus,
+            memory_mb=flavor.memory_mb, root_gb=flavor.disk_gb)
 
 
 def group_of(

@@ -35,8 +35,17 @@ MACHINE: Mapping[str, int] = {
 _SQLITE = b'SQLite format 3\0'
 _DAY_S = 86400
 
-#: The columns of the tables, with the type of each.
-_HUAWEI = ('vmid', 'cpu', 'memory', 'time', 'type')
+#: The columns of the file, each with its expectation.
+_HUAWEI: Mapping[str, tuple[str, Callable[[float], bool]]] = {
+    'vmid': ('a whole number', float.is_integer),
+    'cpu': ('a whole number of at least 1',
+            lambda value: value >= 1 and value.is_integer()),
+    'memory': ('a number above 0', lambda value: value > 0),
+    'time': ('a number of at least 0', lambda value: value >= 0),
+    'type': ('0 for a creation, or 1 for a deletion',
+             lambda value: value in (0, 1))}
+
+#: The columns of the tables.
 _AZURE = {
     'vm': ('tenantId', 'vmTypeId', 'starttime', 'endtime'),
     'vmType': ('vmTypeId', 'machineId', 'core', 'memory', 'hdd', 'ssd')}
@@ -44,9 +53,6 @@ _AZURE = {
 Column = npt.NDArray[Any]
 
 Size = tuple[int, int, int]
-
-#: The values of a row of a CSV file, in the order of its columns.
-_Row = tuple[int, float, float, float, int]
 
 
 class Trace(NamedTuple):
@@ -110,7 +116,7 @@ def _read_huawei(path: pathlib.Path, machine: Mapping[str, int]) -> Trace:
     lifetimes: list[float] = []
     flavors: list[int] = []
     sizes: dict[Size, int] = {}
-    alive: dict[int, int] = {}
+    alive: dict[float, int] = {}
     for server, cpu, memory, time, kind in _rows(path):
         if kind:
             place = alive.pop(server, None)
@@ -127,7 +133,7 @@ def _read_huawei(path: pathlib.Path, machine: Mapping[str, int]) -> Trace:
                  [*sizes])
 
 
-def _rows(path: pathlib.Path) -> Iterator[_Row]:
+def _rows(path: pathlib.Path) -> Iterator[list[float]]:
     """Yield the values of the rows, checked."""
     try:
         with path.open(encoding='utf-8', newline='') as file:
@@ -138,36 +144,24 @@ def _rows(path: pathlib.Path) -> Iterator[_Row]:
                     raise yaml_file.invalid(
                         path, ('line 1',), f'a header with the column {name}',
                         'the column is missing')
-            places = [header.index(name) for name in _HUAWEI]
             for row in rows:
-                yield _checked(path, rows.line_num, row, places)
+                texts = dict(zip(header, row))
+                yield [_number(path, rows.line_num, name, texts.get(name))
+                       for name in _HUAWEI]
     except (csv.Error, UnicodeDecodeError):
         raise yaml_file.invalid(path, (), 'a CSV file in UTF-8',
                                 'it cannot be parsed') from None
 
 
-def _checked(
-    path: pathlib.Path, line: int, row: list[str], places: list[int]
-) -> _Row:
-    expects = ('a whole number', 'a whole number of at least 1',
-               'a number above 0', 'a number of at least 0',
-               '0 for a creation, or 1 for a deletion')
-    values = []
-    for name, place, expected, holds in zip(
-            _HUAWEI, places, expects,
-            (float.is_integer, lambda value: value >= 1 and value % 1 == 0,
-             lambda value: value > 0, lambda value: value >= 0,
-             lambda value: value in (0, 1))):
-        try:
-            value = float(row[place])
-            if not math.isfinite(value) or not holds(value):
-                raise ValueError
-        except (IndexError, ValueError):
-            raise yaml_file.invalid(
-                path, (f'line {line}', name), expected) from None
-        values.append(value)
-    server, cpu, memory, time, kind = values
-    return int(server), cpu, memory, time, int(kind)
+def _number(
+    path: pathlib.Path, line: int, name: str, text: str | None
+) -> float:
+    expected, holds = _HUAWEI[name]
+    with contextlib.suppress(ValueError):
+        value = float(text or '')
+        if math.isfinite(value) and holds(value):
+            return value
+    raise yaml_file.invalid(path, (f'line {line}', name), expected)
 
 
 def _read_azure(path: pathlib.Path, machine: Mapping[str, int]) -> Trace:
