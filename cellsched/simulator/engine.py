@@ -5,8 +5,8 @@ A simulated process is a greenlet. Code of production runs in it without a
 change: where it sleeps or waits, by the :class:`SimulatedClock`, another
 process runs. Only one process runs at a time.
 
-There are two orders. :class:`Engine` runs what is due first; events at the
-same time happen in the order in which they were scheduled. In an
+A timeline has one of two orders. :class:`Engine` runs what is due first;
+events at the same time happen in the order in which they were scheduled. In an
 :class:`Interleaver`, a function selects the next process at each step. Both
 are functions of the scenario and the seed.
 """
@@ -26,9 +26,6 @@ from cellsched import exception
 
 #: The time at which every simulation begins, in seconds since the epoch.
 EPOCH = 1_700_000_000.0
-
-#: A condition that a process waits for.
-Condition = Callable[[], bool]
 
 
 class Killed(exception.ThreadStopped):
@@ -54,9 +51,7 @@ class Process(greenlet.greenlet):
         #: ignored.
         self.ticket = 0
         self.is_woken = True
-        #: The condition that it waits for in an interleaving, or None.
-        self.awaited: Condition | None = None
-        #: The time limit of that wait.
+        #: The time limit of its wait in an interleaving.
         self.until: float | None = None
 
     def run(self, *args: Any) -> None:
@@ -72,42 +67,39 @@ class Process(greenlet.greenlet):
 
     def is_ready(self, now: float) -> bool:
         """Return whether it can run in an interleaving."""
-        return (self.doomed or self.awaited is None
-                or (self.until is not None and self.until <= now)
-                or self.awaited())
+        return self.doomed or self.is_woken or (
+            self.until is not None and self.until <= now)
 
 
-class Waiters(abc.ABC):
-    """Processes that wait for a condition.
-
-    ``promised`` of them were woken and have not run since. This class wakes no
-    process: the conditions of all processes are read at each step.
-    """
-
-    promised = 0
-
-    @abc.abstractmethod
-    def wait(self, awaited: Condition, timeout: float | None = None) -> bool:
-        """Wait in the calling process; return False if the time is over."""
-
-    def wake_one(self) -> bool:
-        """Wake a process; return whether there is one."""
-        return False
-
-    def wake_all(self) -> None:
-        """Wake all processes."""
-        while self.wake_one():
-            pass
-
-
-class Engine:
-    """The events of a simulation, in the order of time.
+class Timeline(abc.ABC):
+    """Simulated time, and the waiting of processes.
 
     :ivar now: the simulated time, in seconds since the start
     """
 
+    now = 0.0
+
+    @abc.abstractmethod
+    def park(self, timeout: float | None = None) -> bool:
+        """Wait in the calling process until it is woken.
+
+        :returns: False if the time is over
+        :raises Killed: the process was killed
+        """
+
+    @abc.abstractmethod
+    def wake(self, process: Process) -> None:
+        """Wake a process that waits, at the present time."""
+
+    def sleep(self, seconds: float) -> None:
+        """Let simulated time pass in the calling process."""
+        self.park(max(seconds, 0.0))
+
+
+class Engine(Timeline):
+    """The events of a simulation, in the order of time."""
+
     def __init__(self) -> None:
-        self.now = 0.0
         self._queue: list[
             tuple[float, int, Callable[..., Any], tuple[Any, ...]]] = []
         self._number = 0
@@ -144,18 +136,7 @@ class Engine:
             function(*args)
         self.now = max(self.now, until)
 
-    def sleep(self, seconds: float) -> None:
-        """Let simulated time pass in the calling process."""
-        self.park(max(seconds, 0.0))
-
-    def waiters(self) -> Waiters:
-        return Queue(self)
-
     def park(self, timeout: float | None = None) -> bool:
-        """Wait in the calling process until it is woken.
-
-        :returns: False if the time is over
-        """
         process = cast(Process, greenlet.getcurrent())
         if process.doomed:
             raise Killed
@@ -170,7 +151,6 @@ class Engine:
         return process.is_woken
 
     def wake(self, process: Process) -> None:
-        """Wake a process that waits, at the present time."""
         if not process.is_woken:
             process.is_woken = True
             process.ticket += 1
@@ -198,19 +178,25 @@ class Engine:
         self._queue.clear()
 
 
-class Queue(Waiters):
-    """Processes of an engine that wait, the first one first."""
+class Waiters:
+    """Processes that wait, the first one first.
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    ``promised`` of them were woken and have not run since.
+    """
+
+    promised = 0
+
+    def __init__(self, timeline: Timeline) -> None:
+        self._timeline = timeline
         self._waiting: collections.deque[Process] = (
             collections.deque())
 
-    def wait(self, awaited: Condition, timeout: float | None = None) -> bool:
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait in the calling process; return False if the time is over."""
         process = cast(Process, greenlet.getcurrent())
         self._waiting.append(process)
         try:
-            return self._engine.park(timeout)
+            return self._timeline.park(timeout)
         except Killed:
             if process not in self._waiting:
                 # The next process gets what this one was woken for.
@@ -223,16 +209,22 @@ class Queue(Waiters):
                 self.promised -= 1
 
     def wake_one(self) -> bool:
+        """Wake a process; return whether there is one."""
         while self._waiting:
             process = self._waiting.popleft()
             if not process.doomed:
                 self.promised += 1
-                self._engine.wake(process)
+                self._timeline.wake(process)
                 return True
         return False
 
+    def wake_all(self) -> None:
+        """Wake all processes."""
+        while self.wake_one():
+            pass
 
-class Interleaver:
+
+class Interleaver(Timeline):
     """Processes in an order that is decided at each pause.
 
     :param decide: takes the running process, or None, and returns the next
@@ -244,31 +236,31 @@ class Interleaver:
     ) -> None:
         self._decide = decide
         self._next: Process | None = None
-        self.current: Process | None = None
+        self._current: Process | None = None
 
-    def run(self) -> None:
+    def interleave(self) -> None:
         """Run processes until none can run."""
         main = greenlet.getcurrent()
         self._next = self._decide(None)
         while self._next is not None:
-            self.current = process = self._next
+            self._current = process = self._next
             process.parent = main
             process.switch()
             if process.dead:
                 self._next = self._decide(None)
-        self.current = None
+        self._current = None
 
     def calling(self) -> Process | None:
         """Return the calling process, or None if it is none of these."""
-        return self.current if (
-            greenlet.getcurrent() is self.current) else None
+        return self._current if (
+            greenlet.getcurrent() is self._current) else None
 
     def pause(self) -> None:
         """Let the next process run; return when this one runs again.
 
         :raises Killed: the process was killed
         """
-        process = self.current
+        process = self._current
         assert process is not None and process.parent is not None
         self._next = self._decide(process)
         if self._next is not process:
@@ -276,40 +268,22 @@ class Interleaver:
         if process.doomed:
             raise Killed
 
-    def wait(self, awaited: Condition, until: float | None = None) -> bool:
-        """Wait for a condition; return whether it is true.
-
-        :param until: the time limit
-        """
-        process = self.current
-        assert process is not None
-        process.awaited, process.until = awaited, until
+    def park(self, timeout: float | None = None) -> bool:
+        process = self.calling()
+        if process is None:
+            assert timeout is not None, 'an endless wait: nothing else runs'
+            self.now += timeout
+            return False
+        process.is_woken = False
+        process.until = None if timeout is None else self.now + timeout
         try:
             self.pause()
+            return process.is_woken
         finally:
-            process.awaited = process.until = None
-        return awaited()
+            process.is_woken, process.until = True, None
 
-
-class PolledTimeline(Waiters):
-    """A timeline on which any waiting process may be the next to run.
-
-    :ivar now: the simulated time, in seconds since the start
-    """
-
-    now = 0.0
-
-    def sleep(self, seconds: float) -> None:
-        """Let time pass in the calling process."""
-        self.wait(lambda: False, seconds)
-
-    def waiters(self) -> Waiters:
-        """Return a place where processes can wait."""
-        return self
-
-
-#: The time of a simulation.
-Timeline = Engine | PolledTimeline
+    def wake(self, process: Process) -> None:
+        process.is_woken = True
 
 
 class SimulatedSemaphore:
@@ -321,7 +295,7 @@ class SimulatedSemaphore:
     """
 
     def __init__(self, timeline: Timeline, places: int = 1) -> None:
-        self._waiters = timeline.waiters()
+        self._waiters = Waiters(timeline)
         self._places = places
         self._free = places
 
@@ -329,7 +303,6 @@ class SimulatedSemaphore:
         self, blocking: bool = True, timeout: float | None = None
     ) -> bool:
         if self.locked() and not (blocking and self._waiters.wait(
-                lambda: self._free > 0,
                 None if timeout is None or timeout < 0 else timeout)):
             return False
         self._free -= 1
@@ -356,7 +329,7 @@ class SimulatedEvent:
 
     def __init__(self, timeline: Timeline) -> None:
         self._set = False
-        self._waiters = timeline.waiters()
+        self._waiters = Waiters(timeline)
 
     def is_set(self) -> bool:
         return self._set
@@ -369,7 +342,7 @@ class SimulatedEvent:
         self._set = False
 
     def wait(self, timeout: float | None = None) -> bool:
-        return self._set or self._waiters.wait(self.is_set, timeout)
+        return self._set or self._waiters.wait(timeout)
 
 
 class SimulatedClock(clock.Clock):

@@ -53,6 +53,7 @@ from cellsched.simulator.engine import EPOCH
 from cellsched.simulator.engine import Process
 from cellsched.simulator.engine import Processors
 from cellsched.simulator.engine import SimulatedClock
+from cellsched.simulator.engine import Waiters
 from cellsched.testing import builders
 
 #: Seconds between two reports of a host.
@@ -214,7 +215,7 @@ class Broker:
 
     def __init__(self, engine: Engine) -> None:
         self._jobs: collections.deque[Job] = collections.deque()
-        self._waiters = engine.waiters()
+        self._waiters = Waiters(engine)
         #: Whether the broker has failed. Requests wait in their senders then.
         self.is_down = False
 
@@ -226,7 +227,7 @@ class Broker:
     def get(self) -> Job:
         """Return the next request; wait for it in the calling process."""
         while not self._has_jobs():
-            self._waiters.wait(self._has_jobs)
+            self._waiters.wait()
         return self._jobs.popleft()
 
     def _has_jobs(self) -> bool:

@@ -105,9 +105,9 @@ class Faults:
         self._events[kind] += 1
         return True
 
-    def is_stuck(self, store: stores.Store, now: float) -> bool:
-        """Return whether a database takes no writes."""
-        return self._down.get(store.url, 0.0) > now
+    def stuck_s(self, store: stores.Store, now: float) -> float:
+        """Return the seconds for which a database takes no writes."""
+        return max(self._down.get(store.url, 0.0) - now, 0.0)
 
     def stick(self, store: stores.Store, now: float) -> float:
         """Have a database take no writes; return until when."""

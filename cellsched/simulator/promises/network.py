@@ -21,15 +21,18 @@ from oslo_messaging import transport as messaging
 
 from cellsched.rpc import local
 from cellsched.rpc import transport
+from cellsched.simulator import engine
 
 
 @dataclasses.dataclass
 class SimulatedCall:
     """A caller that waits for a reply; the first reply counts.
 
+    :param replied: is set with the reply
     :param lives: returns whether the process of the caller lives
     """
 
+    replied: engine.SimulatedEvent
     lives: Callable[[], bool] = lambda: True
     reply: str | None = None
 
@@ -95,6 +98,7 @@ def _reply(
         return
     if call.reply is None:
         call.reply = text
+        call.replied.set()
 
 
 class Network:
@@ -157,10 +161,11 @@ class SimulatedDriver(local.Driver):
         self, target: oslo_messaging.Target, method: str, text: str,
         timeout_s: float | None, monitor_s: float | None,
     ) -> str | None:
-        call = SimulatedCall(self._life())
+        call = SimulatedCall(
+            engine.SimulatedEvent(self._world), self._life())
         self._send(target, method, text, call)
         timeout_s = min(filter(None, (timeout_s, monitor_s)))
-        if not self._world.wait(lambda: call.reply is not None, timeout_s):
+        if not call.replied.wait(timeout_s):
             # A later reply is ignored.
             call.reply = ''
             return None

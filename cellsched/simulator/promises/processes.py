@@ -154,7 +154,7 @@ class Process:
         return str(uuid.UUID(int=self._random.getrandbits(128), version=4))
 
 
-class World(stores.Gate, engine.PolledTimeline):
+class World(stores.Gate, engine.Interleaver):
     """Processes and the objects that they share, without faults.
 
     :param stores_: databases by URL
@@ -165,6 +165,7 @@ class World(stores.Gate, engine.PolledTimeline):
         self, stores_: Mapping[str, stores.Store], seed: int = 0,
         claims: Any = None,
     ) -> None:
+        super().__init__(self._decide)
         self.stores = stores_
         self.seed = seed
         self._claims = claims
@@ -183,13 +184,11 @@ class World(stores.Gate, engine.PolledTimeline):
         """Return the claim store of a process, None for the configured."""
         return self._claims and stores.Claims(self._claims, self, shared=True)
 
-    def wait(
-        self, awaited: engine.Condition, timeout: float | None = None
-    ) -> bool:
-        if timeout is None:
-            raise AssertionError('an endless wait: no other activity runs')
-        self.now += timeout
-        return awaited()
+    def _decide(
+        self, current: engine.Process | None
+    ) -> engine.Process | None:
+        """Run no process: this world has callers only."""
+        return None
 
     def post(self, message: network.Message) -> None:
         """Put a message into the queue of its broker."""

@@ -105,7 +105,6 @@ class Simulation(processes.World):
         self._machines: dict[str, machines.Machine] = {}
         self.operator = operator.Operator(
             self, random.Random(f'{seed} operator'), harness, self._claims)
-        self.order = engine.Interleaver(self._decide)
         self.trace: list[tuple[float, str, str]] = []
         self.invariants = invariants.Invariants(
             harness.stores, self._claims, self._machines, harness.hosts,
@@ -197,11 +196,11 @@ class Simulation(processes.World):
 
     def _go_on(self) -> None:
         """Run until nothing can happen."""
-        self.order.run()
+        self.interleave()
         if self._failure is None and self._ready:
             self._fail('L1: these wait for each other: ' + ', '.join(
                 activity.name for activity in self._ready))
-            self.order.run()
+            self.interleave()
         if self._failure is not None:
             raise invariants.Violation('', self._failure)
 
@@ -214,7 +213,7 @@ class Simulation(processes.World):
         return self._claims and stores.Claims(self._claims, self)
 
     def enter(self, what: str) -> None:
-        activity = self.order.calling()
+        activity = self.calling()
         if activity is None:
             return
         if activity.doomed:
@@ -223,19 +222,17 @@ class Simulation(processes.World):
         if self.depth:
             return
         self._happen(activity, what)
-        self.order.pause()
+        self.pause()
 
-    def wait(
-        self, awaited: engine.Condition, timeout: float | None = None
-    ) -> bool:
+    def park(self, timeout: float | None = None) -> bool:
         if self.depth and timeout is not None:
             # No other activity runs while a transaction is open.
-            return super().wait(awaited, timeout)
-        return self.order.wait(
-            awaited, None if timeout is None else self.now + timeout)
+            self.now += timeout
+            return False
+        return super().park(timeout)
 
     def post(self, message: network.Message) -> None:
-        caller = self.order.calling()
+        caller = self.calling()
         if (message.call is not None and caller is not None
                 and self.faults.event('callers', 1.0)):
             self.kill(caller.owner)
@@ -247,15 +244,17 @@ class Simulation(processes.World):
     def ask(self, store: stores.Store, writes: bool) -> str | None:
         verb = 'write' if writes else 'read'
         self.enter(f'{verb} {store.url.rpartition("/")[2]}')
-        activity = self.order.calling()
+        activity = self.calling()
         if activity is None:
             return None
-        if writes and self.faults.is_stuck(store, self.now) and not self.wait(
-                lambda: not self.faults.is_stuck(store, self.now),
-                activity.owner.conf.database.lock_timeout):
-            self.note('goes wrong: the database takes no writes')
-            raise exception.DatabaseBusy(
-                schema=store.database.schema, reason='it takes no writes')
+        stuck_s = self.faults.stuck_s(store, self.now) if writes else 0.0
+        if stuck_s:
+            limit_s = activity.owner.conf.database.lock_timeout
+            self.sleep(min(stuck_s, limit_s))
+            if stuck_s > limit_s:
+                self.note('goes wrong: the database takes no writes')
+                raise exception.DatabaseBusy(
+                    schema=store.database.schema, reason='it takes no writes')
         try:
             how = self.faults.strike(store, writes, self.now)
         except exception.DatabaseUnreachable as exc:
@@ -267,7 +266,7 @@ class Simulation(processes.World):
 
     def ask_server(self, what: str) -> stores.Fate:
         self.enter(what)
-        if self.order.calling() is None:
+        if self.calling() is None:
             return stores.Fate.ANSWERED
         fate = self.faults.send(self.now)
         if fate is not stores.Fate.ANSWERED:
@@ -290,14 +289,14 @@ class Simulation(processes.World):
             check(of)
         except invariants.Violation as exc:
             self._fail(str(exc))
-            if self.order.calling() is None:
+            if self.calling() is None:
                 raise
             raise engine.Killed from None
 
     # Faults and their traces.
 
     def note(self, what: str) -> None:
-        activity = self.order.calling()
+        activity = self.calling()
         # The directory has a random name.
         self.trace.append((self.now, activity.name if activity else '-',
                            what.replace(self._harness.state_path, '')))

@@ -32,7 +32,7 @@ LONG_TIMEOUT_S = 20
 LATE_S = 1.5
 
 
-class World(engine.PolledTimeline):
+class World(engine.Interleaver):
     """A run of several clients, one step of one of them at a time.
 
     :param chance: what a fault's chance is, by its name
@@ -40,6 +40,7 @@ class World(engine.PolledTimeline):
     """
 
     def __init__(self, seed, chance, slowness=1):
+        super().__init__(self.decide)
         self.late_s = slowness * LATE_S
         self.random = random.Random(seed)
         self.chance = chance
@@ -47,7 +48,6 @@ class World(engine.PolledTimeline):
         self.late = []
         self.activities = []
         self.errors = []
-        self.order = engine.Interleaver(self.decide)
         for provider in PROVIDERS:
             self.answer('POST', '/resource_providers', {
                 'uuid': provider, 'name': provider})
@@ -93,7 +93,7 @@ class World(engine.PolledTimeline):
 
     def send(self, request):
         """Send a request, perhaps with a fault on the way."""
-        self.order.pause()
+        self.pause()
         if self.has('refused'):
             raise remote.NotSent('refused')
         if self.has('lost'):
@@ -104,23 +104,19 @@ class World(engine.PolledTimeline):
                 0, self.late_s), begun))
             self.late.sort(key=lambda each: each[0])
             raise remote.OutcomeUnknown('late')
-        self.order.pause()
+        self.pause()
         if self.has('error'):
             return messages.PlacementAnswer(502)
         answer = self.finish(begun)
         if self.has('twice'):
             answer = self.finish(self.server.begin(request))
-        self.order.pause()
+        self.pause()
         if self.has('unanswered'):
             raise remote.OutcomeUnknown('unanswered')
         return answer
 
-    def wait(self, awaited, timeout=None):
-        return self.order.wait(
-            awaited, None if timeout is None else self.now + timeout)
-
     def run(self):
-        self.order.run()
+        self.interleave()
         if self.errors:
             raise self.errors[0]
         for _, begun in self.late:

@@ -95,6 +95,9 @@ class TestClock(EngineTestCase):
         self.assertEqual([('a', 1), ('b', 2), ('c', 3)], self.seen)
         self.assertFalse(lock.locked())
 
+    def test_free_lock_cannot_be_released(self):
+        self.assertRaises(ValueError, self.clock.lock().release)
+
     def test_wait_for_a_lock_ends_in_time(self):
         lock = self.clock.lock()
         lock.acquire()
@@ -203,106 +206,95 @@ class TestMachine(EngineTestCase):
         self.assertEqual([(0, 1), (0.5, 2), (0.7, 2), (4, 5)], self.seen)
 
 
-class PollingTestCase(engine.PolledTimeline, base.TestCase):
+class TestInterleaver(base.TestCase):
 
     def setUp(self):
         super().setUp()
-        #: Runs while a process waits, whose timeouts are recorded.
-        self.meanwhile = lambda: None
-        self.timeouts = []
+        self.order = engine.Interleaver(self.decide)
+        self.clock = engine.SimulatedClock(self.order)
+        self.processes = []
+        self.seen = []
 
-    def wait(self, awaited, timeout=None):
-        self.timeouts.append(timeout)
-        self.meanwhile()
-        return awaited()
+    def decide(self, current):
+        """Run the process that was started last of those that can run."""
+        remaining = [each for each in self.processes if not each.is_over]
+        while remaining:
+            for each in reversed(remaining):
+                if each.is_ready(self.order.now):
+                    return each
+            ends = [each.until for each in remaining if each.until is not None]
+            if not ends:
+                return None
+            self.order.now = min(ends)
+        return None
 
+    def note(self, what):
+        self.seen.append((what, self.order.now))
 
-class TestPollingLock(PollingTestCase):
+    def run_all(self, *functions):
+        self.processes = [engine.Process(each, f'p{number}')
+                          for number, each in enumerate(functions)]
+        self.order.interleave()
 
-    def setUp(self):
-        super().setUp()
-        self.lock = engine.SimulatedSemaphore(self)
+    def test_process_of_the_decision_runs(self):
+        def user(name):
+            self.note(name)
+            self.order.pause()
+            self.note(name)
 
-    def test_free_lock_is_taken_without_waiting(self):
-        with self.lock:
-            self.assertTrue(self.lock.locked())
-        self.assertFalse(self.lock.locked())
-        self.assertEqual([], self.timeouts)
+        self.run_all(lambda: user('a'), lambda: user('b'))
 
-    def test_held_lock_is_awaited_until_its_release(self):
-        self.lock.acquire()
-        self.meanwhile = self.lock.release
+        self.assertEqual(['b', 'b', 'a', 'a'], [each for each, _ in self.seen])
 
-        self.assertTrue(self.lock.acquire())
+    def test_released_lock_goes_to_a_waiter(self):
+        lock = self.clock.lock()
 
-        self.assertTrue(self.lock.locked())
-        self.assertEqual([None], self.timeouts)
+        def user(name):
+            with lock:
+                self.note(name)
+                self.clock.sleep(2)
 
-    def test_nonblocking_acquire_does_not_wait_for_a_held_lock(self):
-        self.lock.acquire()
+        self.run_all(lambda: user('a'), lambda: user('b'))
 
-        self.assertFalse(self.lock.acquire(blocking=False))
+        self.assertEqual([('b', 0), ('a', 2)], self.seen)
+        self.assertFalse(lock.locked())
 
-        self.assertEqual([], self.timeouts)
+    def test_wait_ends_in_time(self):
+        event = self.clock.event()
 
-    def test_lock_held_beyond_the_timeout_is_not_acquired(self):
-        self.lock.acquire()
+        def waiter():
+            self.note(event.wait(3.0))
+            self.order.pause()
+            self.note(event.wait())
 
-        self.assertFalse(self.lock.acquire(timeout=2.0))
+        def setter():
+            self.clock.sleep(5)
+            event.set()
 
-        self.assertEqual([2.0], self.timeouts)
+        self.run_all(waiter, setter)
 
-    def test_free_lock_cannot_be_released(self):
-        self.assertRaises(ValueError, self.lock.release)
+        self.assertEqual([(False, 3), (True, 5)], self.seen)
 
+    def test_killed_process_ends_at_its_wait(self):
+        event = self.clock.event()
 
-class TestPollingSemaphore(PollingTestCase):
+        def waiter():
+            try:
+                event.wait()
+            finally:
+                self.note('end')
 
-    def test_semaphore_has_a_number_of_places(self):
-        semaphore = engine.SimulatedSemaphore(self, 2)
+        def killer():
+            self.clock.sleep(1)
+            self.processes[0].doomed = True
 
-        self.assertEqual([True, True, False], [
-            semaphore.acquire(blocking=False) for _ in range(3)])
+        self.run_all(waiter, killer)
 
-    def test_released_place_goes_to_a_waiter(self):
-        semaphore = engine.SimulatedSemaphore(self, 1)
-        self.meanwhile = semaphore.release
-        with semaphore:
-            self.assertTrue(semaphore.acquire())
+        self.assertEqual([('end', 1)], self.seen)
 
-    def test_release_without_an_acquire_is_an_error(self):
-        semaphore = engine.SimulatedSemaphore(self, 2)
-        semaphore.acquire()
-        semaphore.release()
+    def test_time_passes_for_a_caller_without_processes(self):
+        self.clock.sleep(3)
 
-        self.assertRaises(ValueError, semaphore.release)
-
-
-class TestPollingEvent(PollingTestCase):
-
-    def setUp(self):
-        super().setUp()
-        self.event = engine.SimulatedEvent(self)
-
-    def test_set_event_needs_no_wait(self):
-        self.event.set()
-
-        self.assertTrue(self.event.wait())
-
-        self.assertEqual([], self.timeouts)
-
-    def test_wait_ends_when_the_event_is_set(self):
-        self.meanwhile = self.event.set
-
-        self.assertTrue(self.event.wait())
-
-    def test_wait_for_an_unset_event_returns_false(self):
-        self.assertFalse(self.event.wait(3.0))
-
-        self.assertEqual([3.0], self.timeouts)
-
-    def test_event_can_be_cleared(self):
-        self.event.set()
-        self.event.clear()
-
-        self.assertFalse(self.event.is_set())
+        self.assertEqual(3, self.clock.monotonic())
+        self.assertFalse(self.clock.event().wait(1))
+        self.assertRaises(AssertionError, self.clock.event().wait)

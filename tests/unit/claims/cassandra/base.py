@@ -44,7 +44,7 @@ def make_model(adds=True):
     return model
 
 
-class World(engine.PolledTimeline):
+class World(engine.Interleaver):
     """Threads of clients that run in turns, in the order of a seed.
 
     Each request is a turn. It may be lost, or executed without an answer,
@@ -54,6 +54,7 @@ class World(engine.PolledTimeline):
     """
 
     def __init__(self, seed, adds=True, fault_percent=0):
+        super().__init__(self._decide)
         self.random = random.Random(seed)
         self.model = make_model(adds)
         self.fault_percent = fault_percent
@@ -62,7 +63,6 @@ class World(engine.PolledTimeline):
         self.checks = []
         self.errors = []
         self._mortal = {}
-        self._order = engine.Interleaver(self._decide)
         #: Looks at the model without taking turns.
         self.observer = make_store(self.model)
 
@@ -85,18 +85,18 @@ class World(engine.PolledTimeline):
         return activity
 
     def run(self):
-        self._order.run()
+        self.interleave()
         for error in self.errors:
             raise error
 
     def die_after(self, requests_left):
         """Let the current thread die at one of its later requests."""
-        self._mortal[self._order.calling()] = requests_left
+        self._mortal[self.calling()] = requests_left
 
     def turn(self):
         """Let other threads run; raise Killed if this thread is to die."""
-        self._order.pause()
-        own = self._order.calling()
+        self.pause()
+        own = self.calling()
         if own in self._mortal:
             self._mortal[own] -= 1
             if not self._mortal[own]:
@@ -114,12 +114,6 @@ class World(engine.PolledTimeline):
         while self.late:
             self.answer(self.late.pop(
                 self.random.randrange(len(self.late))))
-
-    def wait(self, awaited, timeout=None):
-        if self._order.calling() is None:
-            return awaited()
-        return self._order.wait(
-            awaited, None if timeout is None else self.now + timeout)
 
     def _decide(self, current):
         if self.late and self.random.random() < 0.02:

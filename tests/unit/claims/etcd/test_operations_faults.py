@@ -73,7 +73,7 @@ class World:
             engine.Process(guarded(function), str(number))
             for number, function in enumerate(functions)]
         self.scheduler = engine.Interleaver(self._decide)
-        self.scheduler.run()
+        self.scheduler.interleave()
         self.scheduler = None
         for exc in self.errors:
             raise exc

@@ -8,6 +8,7 @@ from cellsched import context
 from cellsched import exception
 from cellsched.rpc import client
 from cellsched.rpc import server
+from cellsched.simulator import engine
 from cellsched.simulator.promises import network
 from cellsched.simulator.promises import stores
 from tests.unit.rpc import base
@@ -28,11 +29,16 @@ class Endpoint:
         raise exception.CellMappingNotFound(uuid='u')
 
 
-class World(stores.Gate):
+class World(stores.Gate, engine.Engine):
+    """Has messages delivered when the calling process waits."""
 
     def __init__(self, test):
-        self.post = test.network.messages.append
-        self.wait = test.wait
+        super().__init__()
+        self._test = test
+
+    def post(self, message):
+        self._test.network.messages.append(message)
+        self.call_at(self.now, lambda: self._test.deliver())
 
 
 class TestNetwork(base.RPCTestCase):
@@ -42,8 +48,9 @@ class TestNetwork(base.RPCTestCase):
         self.network = network.Network()
         self.targets = []
         self.endpoint = Endpoint()
+        self.world = World(self)
         self.simulated = network.SimulatedTransports(self.conf, lambda url: (
-            network.SimulatedDriver(self.conf, url, World(self),
+            network.SimulatedDriver(self.conf, url, self.world,
                                     self.targets.append)))
         self.server = server.server(
             self.simulated.get(BROKER), 'topic', 'host', [self.endpoint],
@@ -54,11 +61,13 @@ class TestNetwork(base.RPCTestCase):
         self.client = client.Client(
             self.simulated.get(BROKER), 'topic', '1.0', timeout_s=5)
 
-    def wait(self, awaited, patience_s):
-        """Have everything delivered that is on its way."""
-        self.assertEqual(5, patience_s)
-        self.deliver()
-        return awaited()
+    def call(self, method, **arguments):
+        """Return the answer to a call of a process."""
+        answers = []
+        self.world.spawn(lambda: answers.append(
+            self.client.call(context.admin(), method, **arguments)))
+        self.world.run(10)
+        return answers.pop()
 
     def deliver(self):
         [target] = self.targets
@@ -75,21 +84,20 @@ class TestNetwork(base.RPCTestCase):
         self.assertEqual(('topic', 'host'), (target.topic, target.server))
 
     def test_call_returns_the_result_of_the_server(self):
-        self.assertEqual({'said': 'x'}, self.client.call(
-            context.admin(), 'say', what='x'))
+        self.assertEqual({'said': 'x'}, self.call('say', what='x'))
 
     def test_call_raises_the_error_of_the_server(self):
         error = self.assertRaises(
-            exception.CellMappingNotFound, self.client.call, context.admin(),
-            'fail')
+            exception.CellMappingNotFound, self.call, 'fail')
 
         self.assertEqual('u', error.uuid)
 
     def test_call_to_a_stopped_server_times_out(self):
         self.deliver = self.network.messages.clear
 
-        self.assertRaises(oslo_messaging.MessagingTimeout, self.client.call,
-                          context.admin(), 'say', what='x')
+        self.assertRaises(oslo_messaging.MessagingTimeout, self.call, 'say',
+                          what='x')
+        self.assertEqual(5, self.world.now)
 
     def test_cast_waits_for_its_delivery(self):
         self.client.cast(context.admin(), 'say', what='x')
@@ -101,7 +109,8 @@ class TestNetwork(base.RPCTestCase):
     def test_second_reply_to_a_message_is_ignored(self):
         self.client.cast(context.admin(), 'say', what='x')
         [letter] = self.network.messages
-        letter.call = network.SimulatedCall(reply='first')
+        letter.call = network.SimulatedCall(
+            engine.SimulatedEvent(self.world), reply='first')
 
         self.deliver()
 
