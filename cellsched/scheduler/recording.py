@@ -396,11 +396,6 @@ class Recorder:
                 return
             waiting.append(decided)
 
-    @property
-    def waiting(self) -> int:
-        """The number of decisions that wait for a write."""
-        return len(self._waiting)
-
     def flush(self) -> None:
         """Write the waiting decisions; never raises."""
         with self._flushing:
@@ -608,8 +603,10 @@ def _read_file(
 ) -> Iterator[Entry]:
     decoder, header, number = StateDecoder(extra_columns), None, 0
     try:
-        _check_kind(path)
-        with gzip.open(path) as file:
+        with path.open('rb') as raw, gzip.open(raw) as file:
+            if raw.peek()[:2] not in (_MAGIC, b'', _MAGIC[:1]):
+                raise _invalid(path, 'it is not a recording',
+                               'a file that [scheduler] record names')
             while line := file.readline(_LINE_MAX):
                 number += 1
                 if line.startswith(_HOSTS) and not tables:
@@ -620,7 +617,8 @@ def _read_file(
                     if document['version'] != VERSION:
                         raise _invalid(
                             path, f'it has version {document["version"]}',
-                            f'version {VERSION}, which this release reads')
+                            f'version {VERSION}; replay the file with the '
+                            'release that wrote it')
                 elif 'hosts' in document:
                     decoder.apply(document['hosts'])
                 else:
@@ -641,20 +639,6 @@ def _read_file(
         raise _invalid(path, f'line {number} is not valid: '
                        f'{type(exc).__name__}: {exc!s:.80}',
                        'a recording') from exc
-
-
-def _check_kind(path: pathlib.Path) -> None:
-    """Check that a file is compressed, as recordings of this version are."""
-    with path.open('rb') as file:
-        begin = file.read(len(FORMAT))
-    if begin == FORMAT.encode():
-        raise _invalid(
-            path, 'it has version 1 of the format',
-            f'version {VERSION}; remove the file, or replay it with the '
-            'release that wrote it')
-    if not begin.startswith(_MAGIC[:len(begin)]):
-        raise _invalid(path, 'it is not a recording',
-                       'a file that [scheduler] record names')
 
 
 def _unreadable(
