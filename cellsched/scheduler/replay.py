@@ -217,11 +217,6 @@ class Replay:
         #: The servers that are on other hosts than recorded.
         self.moves = Moves()
 
-    def outcomes(self, entries: Iterable[Entry]) -> Iterator[Outcome]:
-        """Yield what becomes of each request; reads the entries in turn."""
-        for entry in entries:
-            yield self.decide(entry)
-
     def decide(self, entry: Entry) -> Outcome:
         """Decide a request again, on the hosts of the record."""
         data = entry.data

@@ -283,16 +283,9 @@ def configuration(
     lines = [line for group, values in options.items() for line in (
         f'[{group}]', *(f'{name} = {_text(value)}'
                         for name, value in values.items()))]
-    return _loaded('\n'.join(lines) + '\n')
-
-
-# Runs of one process have few configurations, and do not change them.
-@functools.lru_cache(8)
-def _loaded(text: str) -> cfg.ConfigOpts:
-    """Return the configuration of a file with this text."""
     with tempfile.TemporaryDirectory() as directory:
         file = pathlib.Path(directory) / 'schedulers.configuration'
-        file.write_text(text, encoding='utf-8')
+        file.write_text('\n'.join(lines), encoding='utf-8')
         try:
             return loader.load(files=[str(file)], dirs=[], messages=False)
         except exception.ConfigurationInvalid as exc:

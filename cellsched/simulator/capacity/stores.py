@@ -489,43 +489,47 @@ class EtcdClient(ServerClient):
         return not answer.succeeded
 
 
+_CONDITIONAL = (
+    cassandra_requests.ChangeProvider, cassandra_requests.Fence,
+    cassandra_requests.SetFigures, cassandra_requests.WriteConsumer)
+
+
 class CassandraClient(ServerClient):
     """Conditional writes of a partition come one after the other."""
 
     @classmethod
     def size(cls, request: Any) -> int:
-        return len(request.requests) if isinstance(
-            request, cassandra_requests.Together) else 1
+        return len(cls._parts(request))
 
     def serve(self, request: Any, seconds: float, writes: bool) -> Any:
         if not writes:
             return super().serve(request, seconds, writes)
+        partitions = {str(getattr(each, 'provider', None)
+                          or getattr(each, 'consumer', ''))
+                      for each in self._parts(request)}
         with contextlib.ExitStack() as stack:
-            for name in sorted({*self._partitions(request)}):
+            for name in sorted(partitions):
                 stack.enter_context(self._server.locks[name])
             return super().serve(request, seconds, writes)
 
-    def _partitions(self, request: Any) -> Iterator[str]:
-        if isinstance(request, cassandra_requests.Together):
-            for each in request.requests:
-                yield from self._partitions(each)
-        else:
-            yield str(getattr(request, 'provider', None)
-                      or getattr(request, 'consumer', ''))
-
     @classmethod
     def is_write(cls, request: Any) -> bool:
-        if isinstance(request, cassandra_requests.Together):
-            return any(map(cls.is_write, request.requests))
-        return isinstance(request, (
-            cassandra_requests.ChangeProvider, cassandra_requests.Fence,
-            cassandra_requests.SetFigures, cassandra_requests.WriteConsumer))
+        return any(isinstance(each, _CONDITIONAL)
+                   for each in cls._parts(request))
 
     def is_conflict(self, request: Any, answer: Any) -> bool:
-        if isinstance(request, cassandra_requests.Together):
-            return any(map(self.is_conflict, request.requests, answer))
-        return self.is_write(request) and not getattr(
-            answer, 'applied', True)
+        parts = self._parts(request)
+        answers = answer if isinstance(
+            request, cassandra_requests.Together) else [answer]
+        return any(
+            isinstance(each, _CONDITIONAL) and not getattr(
+                outcome, 'applied', True)
+            for each, outcome in zip(parts, answers))
+
+    @staticmethod
+    def _parts(request: Any) -> Sequence[Any]:
+        return request.requests if isinstance(
+            request, cassandra_requests.Together) else [request]
 
 
 class PlacementClient(ServerClient):

@@ -409,7 +409,7 @@ class TestRecording(TestCase):
             conf.set_override(name, value, 'filter_scheduler')
         policy = replay.Replay(conf, self.parts.plugins.on_columns(
             None, None, filter_scheduler.mandatory_filters(conf)))
-        return [*policy.outcomes(recording.read(self.path, tables=True))]
+        return [*map(policy.decide, recording.read(self.path, tables=True))]
 
     def test_same_policy_gives_the_recorded_answers(self):
         self.select(self.spec())

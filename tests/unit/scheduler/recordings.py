@@ -116,4 +116,4 @@ class RecordingTestCase(base.TestCase):
         """Return the outcome of each recorded request."""
         self.recorder.flush()
         made = replay.Replay(conf or self.conf, **options)
-        return [*made.outcomes(recording.read(self.path, tables=True))]
+        return [*map(made.decide, recording.read(self.path, tables=True))]
