@@ -56,8 +56,7 @@ def _arguments() -> argparse.Namespace:
                                        if kind],
         help='the faults, in place of those of the seed: '
              + ', '.join((
-                 *faults.KINDS, *faults.EVENTS, *faults.LATER_EVENTS,
-                 *faults.SERVER_KINDS)))
+                 *faults.KINDS, *faults.EVENTS, *faults.SERVER_KINDS)))
     parser.add_argument('--claims', choices=sorted(servers.KINDS),
                         help='the claim store, on a model of its server')
     parser.add_argument('--hardware', action='store_true',

@@ -94,7 +94,7 @@ class TestSimulation(SimulationTestCase):
             self.assertKept(seed)
 
     def test_promises_hold_with_each_fault_alone_and_often(self):
-        for kind in (*faults.KINDS, *faults.EVENTS, *faults.LATER_EVENTS):
+        for kind in (*faults.KINDS, *faults.EVENTS):
             for seed in range(profile.SINGLE_FAULT_SEEDS):
                 self.assertKept(seed, [kind], 0.3)
 

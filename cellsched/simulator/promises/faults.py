@@ -25,8 +25,8 @@ KINDS = (
     'cell', 'cell0', 'api', 'commit', 'commit_api', 'commit_claims', 'lost',
     # Clocks jump.
     'clock',
-    # Builds fail on their hosts.
-    'build',
+    # Builds fail on their hosts; a user deletes a server meanwhile.
+    'build', 'delete',
 )
 
 #: Kinds of events of the world, in runs whose claim store has no server.
@@ -37,10 +37,6 @@ EVENTS = (
     # operator forces down hosts with suspended agents.
     'rename', 'restore', 'node', 'stuck', 'callers', 'down',
 )
-
-#: Events that are drawn from a source of their own, so that earlier seeds keep
-#: their histories: a user deletes a server while its build is retried.
-LATER_EVENTS = ('delete',)
 
 #: The most events of a kind in a run. A restored database has had a backup.
 _EVENTS_MAX = {'rename': 2, 'restore': 3, 'node': 3, 'stuck': 2, 'callers': 3,
@@ -73,8 +69,8 @@ class Faults:
     ) -> None:
         self._random = chance
         self.kinds = frozenset(kinds)
-        drawn = chance.choice((0.03, 0.1, 0.25))
-        self._rate = drawn if rate is None else rate
+        self._rate = (
+            chance.choice((0.03, 0.1, 0.25)) if rate is None else rate)
         #: The time after which no fault happens.
         self.until = chance.choice(_LENGTHS_S)
         if 'freeze' in self.kinds:
@@ -176,14 +172,10 @@ class Faults:
         return self._down.get(name, 0.0) > now
 
 
-def draw(
-    chance: random.Random, seed: int, more: Collection[str] = ()
-) -> list[str]:
+def draw(chance: random.Random, more: Collection[str]) -> list[str]:
     """Return the kinds of faults of a run: few, some or many.
 
     :param more: kinds beside :data:`KINDS`
     """
-    share, later = chance.choice((0.15, 0.4, 0.7)), random.Random(f'{seed}')
-    return [
-        *(kind for kind in (*KINDS, *more) if chance.random() < share),
-        *(kind for kind in LATER_EVENTS if later.random() < share)]
+    share = chance.choice((0.15, 0.4, 0.7))
+    return [kind for kind in (*KINDS, *more) if chance.random() < share]

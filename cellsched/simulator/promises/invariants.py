@@ -82,8 +82,8 @@ class Invariants:
         claims: claims_base.ClaimStore | None,
         machines_: Mapping[str, machines.Machine],
         hosts: Mapping[str, str], workload: Workload,
-        note: Callable[[str], None], is_exact: bool = True,
-        audit: Callable[[], set[str]] = set,
+        note: Callable[[str], None], is_exact: bool,
+        audit: Callable[[], set[str]],
     ) -> None:
         self._stores = stores_
         self._claims = claims

@@ -47,7 +47,7 @@ class Machine(fake.FakeDriver):
 
     def __init__(
         self, conf: Any, clock: Clock, destroyed: Callable[[str], None],
-        spawned: Callable[[Machine], None] = lambda machine: None,
+        spawned: Callable[[Machine], None],
     ) -> None:
         super().__init__(conf, clock)
         self.names = {conf.host}

@@ -86,11 +86,11 @@ class Simulation(processes.World):
         super().__init__(harness.stores, seed)
         self._harness = harness
         self._random = random.Random(seed)
-        drawn = faults.draw(
-            self._random, seed, faults.SERVER_KINDS if claims is not None
-            else faults.EVENTS if kinds is None else ())
-        self.faults = faults.Faults(
-            self._random, drawn if kinds is None else kinds, rate)
+        if kinds is None:
+            kinds = faults.draw(
+                self._random,
+                faults.EVENTS if claims is None else faults.SERVER_KINDS)
+        self.faults = faults.Faults(self._random, kinds, rate)
         self._kinds = tuple(sorted(self.faults.kinds))
         self._switch = self._random.choice((0.1, 0.4, 0.8))
         self.workload = workload.Workload(self._random)
@@ -136,7 +136,10 @@ class Simulation(processes.World):
             for host in hosts:
                 made = self.add(host, services.compute, confs[host])
                 self._machines[host] = made.driver = machines.Machine(
-                    made.conf, made.clock, self.destroyed, self.spawned)
+                    made.conf, made.clock, functools.partial(
+                        self._check, self.invariants.look_at_destroyed),
+                    functools.partial(
+                        self._check, self.invariants.look_at_parts))
                 if 'build' in self.faults.kinds:
                     made.driver.fail_builds(self._random.choice((0, 1, 3)))
         if 'node' in self.faults.kinds:
@@ -275,14 +278,6 @@ class Simulation(processes.World):
 
     def finished(self, store: stores.Store | None) -> None:
         self._check(self.invariants.look_at, store)
-
-    def destroyed(self, uuid: str) -> None:
-        """Check that a guest may be destroyed."""
-        self._check(self.invariants.look_at_destroyed, uuid)
-
-    def spawned(self, machine: machines.Machine) -> None:
-        """Check the CPUs, pages and devices of a machine's guests."""
-        self._check(self.invariants.look_at_parts, machine)
 
     def _check(self, check: Callable[[Any], None], of: Any) -> None:
         try:
