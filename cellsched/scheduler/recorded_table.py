@@ -173,11 +173,6 @@ def _listed(column: Column, encoding: DictionaryEncoding | None) -> Any:
         used, codes = np.unique(column, return_inverse=True)
         return {'values': [_plain(encoding.values[code])
                            for code in used.tolist()], 'codes': codes.tolist()}
-    if column.dtype.kind == 'f':
-        # Whole numbers are shorter.
-        with np.errstate(invalid='ignore'):
-            whole = column.astype('int64')
-        column = whole if (whole == column).all() else column
     return column.tolist()
 
 
