@@ -16,6 +16,7 @@ import collections
 from collections.abc import Callable
 import datetime
 import heapq
+import math
 from typing import Any
 from typing import cast
 
@@ -52,7 +53,7 @@ class Process(greenlet.greenlet):
         self.ticket = 0
         self.is_woken = True
         #: The time limit of its wait in an interleaving.
-        self.until: float | None = None
+        self.until = math.inf
 
     def run(self, *args: Any) -> None:
         try:
@@ -65,10 +66,10 @@ class Process(greenlet.greenlet):
         """True if it ended, or was killed before it began."""
         return self.dead or self.doomed and not self
 
-    def is_ready(self, now: float) -> bool:
-        """Return whether it can run in an interleaving."""
-        return self.doomed or self.is_woken or (
-            self.until is not None and self.until <= now)
+    @property
+    def ready_at(self) -> float:
+        """The time from which on it can run in an interleaving."""
+        return 0.0 if self.doomed or self.is_woken else self.until
 
 
 class Timeline(abc.ABC):
@@ -275,12 +276,12 @@ class Interleaver(Timeline):
             self.now += timeout
             return False
         process.is_woken = False
-        process.until = None if timeout is None else self.now + timeout
+        process.until = math.inf if timeout is None else self.now + timeout
         try:
             self.pause()
             return process.is_woken
         finally:
-            process.is_woken, process.until = True, None
+            process.is_woken = True
 
     def wake(self, process: Process) -> None:
         process.is_woken = True

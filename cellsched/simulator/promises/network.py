@@ -113,10 +113,9 @@ class Network:
         self.listeners = [
             each for each in self.listeners if each.process is not process]
 
-    def deliverable(self, now: float) -> list[tuple[Message, Listener]]:
-        """Return deliverable messages, each with every possible receiver."""
+    def deliverable(self) -> list[tuple[Message, Listener]]:
+        """Return the messages, each with every possible receiver."""
         return [(message, listener) for message in self.messages
-                if message.not_before <= now
                 for listener in self.listeners if listener.hears(message)]
 
 

@@ -4,8 +4,10 @@
 from __future__ import annotations
 from collections.abc import Callable
 from collections.abc import Collection
+from collections.abc import Iterator
 import dataclasses
 import functools
+import math
 import random
 from typing import Any
 
@@ -384,15 +386,18 @@ class Simulation(processes.World):
                 return activity
         if self._failure is not None:
             return None
-        if (current is not None and self._is_ready(current)
+        if (current is not None and self._ready_at(current) <= self.now
                 and self._random.random() >= self._switch):
             return current
         while True:
-            choices = self._choices()
+            pending = [*self._pending()]
+            choices = [start for at, start in pending if at <= self.now]
             if choices:
                 return self._random.choice(choices)()
-            if not self._advance():
+            following = min((at for at, _ in pending), default=math.inf)
+            if following == math.inf:
                 return None
+            self.now = following
 
     def _bury(self) -> None:
         """Remove activities that ended, or never started."""
@@ -401,52 +406,36 @@ class Simulation(processes.World):
                 activity.owner.activities.remove(activity)
         self._ready = [each for each in self._ready if not each.is_over]
 
-    def _is_ready(self, activity: engine.Process) -> bool:
-        return (self._frozen.get(activity.owner.name, 0.0) <= self.now
-                and activity.is_ready(self.now))
+    def _ready_at(self, activity: engine.Process) -> float:
+        return max(activity.ready_at,
+                   self._frozen.get(activity.owner.name, 0.0))
 
-    def _choices(self) -> list[Callable[[], engine.Process]]:
-        """Return functions that start or continue each possible activity."""
-        choices: list[Callable[[], engine.Process]] = [
-            functools.partial(_same, activity) for activity in self._ready
-            if self._is_ready(activity)]
-        choices += [
-            functools.partial(self._receive, message, listener)
-            for message, listener in self.network.deliverable(self.now)]
-        choices += [
-            functools.partial(self._periodic, process, each)
-            for process in self.processes.values()
-            for each in process.periodic
-            if each.due <= self.now and not each.running]
+    def _pending(self) -> Iterator[tuple[float, Callable[[], engine.Process]]]:
+        """Yield what can happen, each with its earliest time.
+
+        It is a function that starts or continues an activity.
+        """
+        for activity in self._ready:
+            yield self._ready_at(activity), functools.partial(_same, activity)
+        for message, listener in self.network.deliverable():
+            yield message.not_before, functools.partial(
+                self._receive, message, listener)
+        # A suspended process finds the changes of periodic tasks.
+        passes = self.now < max(
+            self.faults.until, *self._frozen.values(), 0.0) and (
+                self.invariants.unsettled())
+        for process in self.processes.values():
+            for each in process.periodic:
+                if not each.running and (each.due <= self.now or passes):
+                    yield each.due, functools.partial(
+                        self._periodic, process, each)
         if self.processes['api'].service is not None:
-            choices += [
-                functools.partial(self._request, request)
-                for request in self._requests
-                if request.not_before <= self.now and request.possible()]
-        choices += [
-            functools.partial(self._restart, name)
-            for name, when in self._dead.items() if when <= self.now]
-        return choices
-
-    def _advance(self) -> bool:
-        """Advance the time to the next event; return whether there is one."""
-        times = [activity.until for activity in self._ready
-                 if activity.until is not None]
-        times += [message.not_before for message in self.network.messages
-                  if message.not_before > self.now]
-        times += self._dead.values()
-        times += [request.not_before for request in self._requests
-                  if request.not_before > self.now and request.possible()]
-        times += self._frozen.values()
-        # A suspended process finds the changes of other processes.
-        until = max(self.faults.until, *self._frozen.values(), 0.0)
-        if self.now < until and self.invariants.unsettled():
-            times += [each.due for process in self.processes.values()
-                      for each in process.periodic if not each.running]
-        later = [time for time in times if time > self.now]
-        if later:
-            self.now = min(later)
-        return bool(later)
+            for request in self._requests:
+                if request.possible():
+                    yield request.not_before, functools.partial(
+                        self._request, request)
+        for name, when in self._dead.items():
+            yield when, functools.partial(self._restart, name)
 
     def _receive(
         self, message: network.Message, listener: network.Listener

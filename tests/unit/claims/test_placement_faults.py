@@ -72,11 +72,10 @@ class World(engine.Interleaver):
             while self.late and (self.late[0][0] <= self.now
                                  or self.random.random() < 0.05):
                 self.finish(self.late.pop(0)[1])
-            ready = [each for each in remaining if each.is_ready(self.now)]
+            ready = [each for each in remaining if each.ready_at <= self.now]
             if ready:
                 return self.random.choice(ready)
-            self.now = min(each.until for each in remaining
-                           if each.until is not None)
+            self.now = min(each.ready_at for each in remaining)
         return None
 
     def finish(self, begun):

@@ -217,16 +217,13 @@ class TestInterleaver(base.TestCase):
 
     def decide(self, current):
         """Run the process that was started last of those that can run."""
-        remaining = [each for each in self.processes if not each.is_over]
-        while remaining:
-            for each in reversed(remaining):
-                if each.is_ready(self.order.now):
-                    return each
-            ends = [each.until for each in remaining if each.until is not None]
-            if not ends:
-                return None
-            self.order.now = min(ends)
-        return None
+        remaining = [each for each in reversed(self.processes)
+                     if not each.is_over]
+        if not remaining:
+            return None
+        found = min(remaining, key=lambda each: each.ready_at)
+        self.order.now = max(self.order.now, found.ready_at)
+        return found
 
     def note(self, what):
         self.seen.append((what, self.order.now))

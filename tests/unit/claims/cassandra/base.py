@@ -119,11 +119,10 @@ class World(engine.Interleaver):
         if self.late and self.random.random() < 0.02:
             self.answer(self.late.pop(0))
         remaining = [each for each in self.activities if not each.dead]
-        ready = [each for each in remaining if each.is_ready(self.now)]
-        if remaining and not ready:
-            self.now = min(each.until for each in remaining
-                           if each.until is not None)
-            ready = [each for each in remaining if each.is_ready(self.now)]
+        if remaining:
+            self.now = max(self.now, min(
+                each.ready_at for each in remaining))
+        ready = [each for each in remaining if each.ready_at <= self.now]
         return self.random.choice(ready) if ready else None
 
 
