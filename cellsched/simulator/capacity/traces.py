@@ -63,7 +63,6 @@ class Trace(NamedTuple):
     :param projects: the project of each, a number
     :param flavors: the place of each in ``sizes``
     :param sizes: vCPUs, memory in MB and disk in GB of each flavor
-    :param skipped: servers that the machine does not offer, left out
     :param batched: whether equal servers of one project that are created at
         the same time are one request
     """
@@ -73,7 +72,6 @@ class Trace(NamedTuple):
     projects: Column
     flavors: Column
     sizes: list[Size]
-    skipped: int = 0
     batched: bool = False
 
 
@@ -194,7 +192,7 @@ def _read_azure(path: pathlib.Path, machine: Mapping[str, int]) -> Trace:
     at = np.maximum(starts[kept], 0)
     return Trace(
         at * _DAY_S, (ends[kept] - at) * _DAY_S, projects[kept],
-        flavors[kept], sizes, int(np.count_nonzero(flavors < 0)), True)
+        flavors[kept], sizes, True)
 
 
 def _check_tables(path: pathlib.Path, database: sqlite3.Connection) -> None:

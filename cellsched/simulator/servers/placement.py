@@ -92,7 +92,7 @@ class Begun:
 
     @property
     def is_claim(self) -> bool:
-        """Whether it writes allocations."""
+        """True if it writes allocations."""
         return (self.request.method, self.request.path) == (
             'POST', '/allocations')
 
