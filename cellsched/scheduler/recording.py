@@ -406,7 +406,11 @@ class Recorder:
             self._report()
 
     def follow_options(self) -> None:
-        """Begin a new file, because options have changed; never blocks."""
+        """Begin a new file, because options have changed.
+
+        The waiting decisions, which had the earlier options, are written.
+        """
+        self.flush()
         self._is_outdated = True
 
     def close(self) -> None:

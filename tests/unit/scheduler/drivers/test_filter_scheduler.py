@@ -119,12 +119,13 @@ class TestFilterScheduler(world.DriverTestCase):
         self.addCleanup(recorder.close)
         self.select(driver)
         recorder.flush()
+        self.select(driver)
 
         self.change(driver, ram_weight_multiplier=-1.0)
         self.select(driver)
         recorder.flush()
 
-        self.assertEqual([('big', 1.0), ('small', -1.0)], [
+        self.assertEqual([('big', 1.0), ('big', 1.0), ('small', -1.0)], [
             (entry.answer.hosts[0], entry.header['options'][
                 'filter_scheduler']['ram_weight_multiplier'])
             for entry in recording.read(path)])
