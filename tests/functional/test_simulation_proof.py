@@ -169,7 +169,7 @@ class TestSimulationProof(ProofTestCase):
     def test_lease(self):
         self.assertIsMissed(
             (build_requests, 'lease', lease_anything),
-            (build_requests, 'renew', renew_anything), first=40)
+            (build_requests, 'renew', renew_anything), first=61)
 
     def test_fence_of_the_lease(self):
         self.assertIsMissed((build_requests, 'renew', renew_anything))
@@ -182,7 +182,7 @@ class TestSimulationProof(ProofTestCase):
     def test_uniqueness_of_rows(self):
         self.assertIsMissed((instances, 'create', create_anew),
                             (cell0, 'create', create_anew),
-                            kinds=('freeze',), first=30)
+                            kinds=('freeze',), first=56)
 
     def test_delete_fence(self):
         self.assertIsMissed((build_requests, 'held', hold_anything),
@@ -195,25 +195,25 @@ class TestSimulationProof(ProofTestCase):
         """All of it is of one transaction, so that no order can be wrong."""
         self.assertIsMissed(
             (build_and_schedule.BuildAndSchedule, '_fence', look_once),
-            kinds=('freeze', 'commit'), rate=0.4, first=50)
+            kinds=('freeze', 'commit'), rate=0.4, first=51)
 
     def test_proof_of_a_guest_lost_by_its_host(self):
         self.assertIsMissed((on_host, 'explain', lose_by_placement),
-                            kinds=('restore',), rate=0.3, first=13)
+                            kinds=('restore',), rate=0.3, first=22)
 
     def test_second_look_before_claims_are_released(self):
         self.assertIsMissed((migrations, 'withdraw', withdraw_anyway),
-                            kinds=('freeze', 'down', 'build'), first=23)
+                            kinds=('freeze', 'down', 'build'), first=48)
 
     def test_count_of_attempts(self):
         self.assertIsMissed(
             (build_instances, 'transit', transit_in_any_attempt),
-            kinds=('build', 'repeat', 'delay'), first=27)
+            kinds=('build', 'repeat', 'delay'), first=67)
 
     def test_lock_before_a_message_is_stored(self):
         self.assertIsMissed(
             (build_instances, 'lock', lock_nothing),
-            kinds=('build', 'delete'), first=10)
+            kinds=('build', 'delete'), first=55)
 
     def test_conditions_of_transitions(self):
         self.assertIsMissed((instances, '_change', change_anyhow))
@@ -234,4 +234,4 @@ class TestHardwareProof(ProofTestCase):
     def test_release_of_cpus_pages_and_devices(self):
         self.assertIsMissed((places.Places, 'remove', keep_place),
                             kinds=('freeze', 'delay', 'lose', 'repeat'),
-                            first=12)
+                            first=32)
