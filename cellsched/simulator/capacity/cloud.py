@@ -233,10 +233,7 @@ class Cloud(World):
             server = Server(each, job.project, job.flavor, row)
             self.servers[server] = None
             if counts:
-                self.recorder.placed(
-                    job.project, job.flavor, engine.now - job.at)
-            else:
-                self.recorder.present(job.flavor)
+                self.recorder.placed(job.project, engine.now - job.at)
             ends_at = engine.now + job.lifetimes[number]
             if ends_at <= self.end_s:
                 engine.call_at(ends_at, self.remove, server)
@@ -247,7 +244,7 @@ class Cloud(World):
         """Delete a server, if it exists still."""
         if self.servers.pop(server, self) is self:
             return
-        self.recorder.removed(server.flavor)
+        self.recorder.counts['removed'] += 1
         self._release(server.uuid, server.row, server.flavor)
 
     def _release(self, consumer: str, row: int, flavor: Flavor) -> None:

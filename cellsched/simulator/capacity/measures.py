@@ -162,8 +162,6 @@ class Recorder:
         self._flavors, self._shares = list(flavors), np.asarray(shares)
         self._sizes = load.sizes_of(flavors)
         self._random, self._permutations = random, permutations
-        #: Servers that are placed, by flavor.
-        self._servers = {flavor: 0 for flavor in flavors}
         self._projects = collections.defaultdict[str, _Project](_Project)
         self._waits_s = array.array('d')
         #: The numbers of events.
@@ -173,9 +171,8 @@ class Recorder:
             'evacuations_refused', 'lost_memory_mb', 'recovered_memory_mb'), 0)
         #: The seconds that each scheduler has worked.
         self.busy_s: list[float] = []
-        self._used = [0.0] * len(_RESOURCES)
-        self._capacity: Column | None = None
-        self._last: tuple[Column, Column] | None = None
+        #: The capacity of the hosts, and the amounts in use, which change.
+        self._hosts: tuple[Column, Column] | None = None
         self._series: dict[str, list[float | None]] = {}
         self._before = 0, 0.0, 0.0
         self._failure: dict[str, float] = {}
@@ -185,25 +182,18 @@ class Recorder:
 
     # Events.
 
-    def present(self, flavor: load.Flavor) -> None:
-        """Record a server that exists at the start."""
-        self._change(flavor, 1)
-
     def asked(self, project: str, count: int) -> None:
         """Record a request for a number of servers."""
         self.counts['asked'] += count
         self._projects[project].asked += count
 
-    def placed(
-        self, project: str, flavor: load.Flavor, waited_s: float
-    ) -> None:
+    def placed(self, project: str, waited_s: float) -> None:
         """Record a server that got a host."""
         self.counts['placed'] += 1
         self._waits_s.append(waited_s)
         found = self._projects[project]
         found.placed += 1
         found.waited_s += waited_s
-        self._change(flavor, 1)
 
     def refused(
         self, at: float, project: str, flavor: load.Flavor, fitted: bool
@@ -215,20 +205,16 @@ class Recorder:
         self.counts['refused'] += 1
         self.counts['refused_although_it_fitted'] += fitted
         self._projects[project].refused += 1
-        if self._failure or self._capacity is None:
+        if self._failure or self._hosts is None:
             return
         # The first failure tells the density only if hosts have the room
         # together.
-        if all(used + size <= whole for used, size, whole in zip(
-                self._used, flavor[1:], self._capacity.tolist())):
+        totals = [*zip(*(each.sum(axis=0).tolist() for each in self._hosts))]
+        if all(used + size <= whole
+               for (whole, used), size in zip(totals, flavor[1:])):
             self._failure = {'at_s': at, **{
-                name: used / whole for name, used, whole in zip(
-                    _RESOURCES, self._used, self._capacity.tolist()) if whole}}
-
-    def removed(self, flavor: load.Flavor) -> None:
-        """Record that a server was deleted."""
-        self.counts['removed'] += 1
-        self._change(flavor, -1)
+                name: used / whole
+                for name, (whole, used) in zip(_RESOURCES, totals) if whole}}
 
     def lost(self, at: float, flavors: Sequence[load.Flavor]) -> None:
         """Record servers that failed with their hosts."""
@@ -256,14 +242,13 @@ class Recorder:
 
         :param capacity: vCPUs, memory in MB and disk in GB of each host, with
             allocation ratios; zeros for a host that takes no servers
-        :param used: the amounts in use
+        :param used: the amounts in use; the run changes them
         :param servers: the number of servers
         """
         self._end_s = at
-        self._last = capacity, np.array(used)
-        self._capacity = capacity.sum(axis=0)
+        self._hosts = capacity, used
         shares = [ratio(float(part), float(whole)) for part, whole in zip(
-            used.sum(axis=0), self._capacity)]
+            used.sum(axis=0), capacity.sum(axis=0))]
         lost = stranded(capacity, used, self._sizes)
         rest = unusable(capacity, used, self._sizes, self._shares)
         count, busy_s, waited_s = self._before
@@ -290,13 +275,17 @@ class Recorder:
 
     # Results.
 
-    def document(self) -> dict[str, Any]:
-        """Return the results as plain data."""
+    def document(self, servers: Mapping[load.Flavor, int]) -> dict[str, Any]:
+        """Return the results as plain data.
+
+        :param servers: the numbers of servers at the end, by flavor
+        """
         projects = sorted(
             self._projects.items(), key=lambda each: (-each[1].asked, each[0]))
         document = {
             'scenario': self._scenario, 'seed': self._seed,
-            'summary': self._summary(), 'series': self._series,
+            'summary': {**self._summary(), **self._compaction(servers)},
+            'series': self._series,
             'projects': [{
                 'project': name, 'asked': each.asked, 'placed': each.placed,
                 'refused': each.refused,
@@ -341,16 +330,18 @@ class Recorder:
                       if value is not None]
             found[f'{name}_mean'] = ratio(sum(values), len(values))
             found[f'{name}_end'] = values[-1] if values else None
-        return {**found, **self._compaction()}
+        return found
 
-    def _compaction(self) -> Mapping[str, float | None]:
+    def _compaction(
+        self, servers: Mapping[load.Flavor, int]
+    ) -> Mapping[str, float | None]:
         """Return the share of hosts that the last servers need."""
         found: dict[str, float | None] = {
             f'compaction_{name}': None for name in ('p10', 'p50', 'p90')}
-        if self._last is None or not self._permutations:
+        if self._hosts is None or not self._permutations:
             return found
-        capacity, _ = self._last
-        counts = np.array([self._servers[each] for each in self._flavors])
+        capacity, _ = self._hosts
+        counts = np.array([servers.get(each, 0) for each in self._flavors])
         if not fits_in(counts, self._sizes, capacity):
             return found
         needed = compaction(
@@ -364,13 +355,6 @@ class Recorder:
         self.counts[name] += len(flavors)
         self.counts[f'{name}_memory_mb'] += sum(
             each.memory_mb for each in flavors)
-
-    def _change(self, flavor: load.Flavor, count: int) -> None:
-        self._servers[flavor] = self._servers.get(flavor, 0) + count
-        used = self._used
-        used[0] += count * flavor.vcpus
-        used[1] += count * flavor.memory_mb
-        used[2] += count * flavor.disk_gb
 
 
 def _rounded(value: Any) -> Any:

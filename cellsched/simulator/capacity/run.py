@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One run of a scenario, with its faults."""
 
+import collections
 from collections.abc import Callable
 from collections.abc import Mapping
 import json
@@ -45,7 +46,8 @@ class Run(cloud.Cloud):
             logging.disable(before)
             self.engine.close()
         progress(STEPS, STEPS)
-        document = self.recorder.document()
+        document = self.recorder.document(collections.Counter(
+            each.flavor for each in self.servers))
         document['checks'] = self.checks()
         return document
 
