@@ -73,8 +73,7 @@ class Cloud(World):
         self.servers: dict[Server, None] = {}
         self.repeated = self.oversold = self._number = 0
         self.planner = BackToBack(
-            deployment, configuration(_options(scenario, is_planner=True)),
-            scenario.seed, self.requests)
+            self, configuration(_options(scenario, is_planner=True)))
         self.schedulers: list[Scheduler] = []
 
     # The start.
@@ -292,7 +291,7 @@ class Cloud(World):
         now, recorder = self.engine.now, self.recorder
         recorder.counts['conflicts'] = self.server.conflicts
         recorder.counts['retries'] = self.repeated + sum(
-            each.retries for each in self.schedulers)
+            each.counts.retries for each in self.schedulers)
         recorder.busy_s = [each.busy_s for each in self.schedulers]
         recorder.sample(
             now, self.deployment.capacity, self.deployment.used,

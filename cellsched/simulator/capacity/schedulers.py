@@ -305,19 +305,16 @@ class ModelHostManager(HostManager):
     Claims are read as in production. The facts are those of a
     :class:`Deployment` instead of those in databases.
 
-    :param decide: lets the CPU time of a decision pass
-    :param read_cells: lets the CPU time of reading so many cells pass
+    :param scheduler: lets its CPU time pass
     """
 
     def __init__(
-        self, deployment: Deployment, claims: Any, clock: SimulatedClock,
-        conf: cfg.ConfigOpts, counts: bool, decide: Callable[[], None],
-        read_cells: Callable[[int], None],
+        self, world: 'World', scheduler: 'Scheduler', claims: Any,
+        clock: SimulatedClock,
     ) -> None:
-        self._deployment = deployment
-        self._wait_for_cells = read_cells
-        self._decide = decide
-        self._counts = counts
+        self._world = world
+        self._scheduler = scheduler
+        conf = world.conf
         self._version = -1
         self._next_report = 0.0
         nothing: Any = None
@@ -331,10 +328,12 @@ class ModelHostManager(HostManager):
         pass
 
     def read_facts(self, context: RequestContext, now: float) -> None:
-        deployment, at = self._deployment, self.clock.steady()
+        deployment, at = self._world.deployment, self.clock.steady()
         if not len(self.table):
             self.table.put(deployment.uuids, deployment.columns(at))
-        self._wait_for_cells(len(deployment.cells) - len(deployment.stale))
+        cells = len(deployment.cells) - len(deployment.stale)
+        self._scheduler.spend(
+            cells * stores.scheduler_times()['cell_ms'] / 1000)
         at = self.clock.steady()
         self.silent = [deployment.cells[each]
                        for each in sorted(deployment.stale)]
@@ -359,21 +358,21 @@ class ModelHostManager(HostManager):
         done = super().refresh(context, since)
         if since is not None:
             # A request found no host, and decides again.
-            self._decide()
+            self._scheduler.decide()
         return done
 
     def reload(self, providers: Sequence[str]) -> None:
         super().reload(providers)
         # A claim was refused, and the request decides again.
-        self._decide()
+        self._scheduler.decide()
 
     def confirm(
         self, allocations: Iterable[PendingAllocation], claimed: bool = True
     ) -> None:
-        if self._counts:
-            super().confirm(allocations, claimed)
-        else:
+        if self._world.scenario.store.kind == 'cells-v1':
             self.table.rollback(allocations)
+        else:
+            super().confirm(allocations, claimed)
 
 
 class ClaimCounts(metrics.Metrics):
@@ -448,7 +447,7 @@ class Scheduler:
         self.number = number
         self._processes: list[Process] = []
         self._lives = 0
-        self.retries = 0
+        self.counts = ClaimCounts()
         self._serving: dict[Job, None] = {}
         #: One thread of a scheduler runs at a time.
         self._interpreter = Processors(world.engine, 1)
@@ -474,10 +473,6 @@ class Scheduler:
         decision_s = self._world.scenario.schedulers.decision_ms / 1000
         self.spend(decision_s * (1 + _FURTHER * (servers - 1)))
 
-    def read_cells(self, count: int) -> None:
-        """Let the CPU time of reading unchanged cells pass."""
-        self.spend(count * stores.scheduler_times()['cell_ms'] / 1000)
-
     def start(self) -> None:
         """Start the threads, with an empty host table."""
         world, conf = self._world, self._world.conf
@@ -487,17 +482,13 @@ class Scheduler:
         clock = SimulatedClock(world.engine)
         store = stores.store_of(
             world.server, world.ledger, clock, random, self.spend)
-        source = ModelHostManager(
-            world.deployment, store, clock, conf,
-            world.scenario.store.kind != 'cells-v1', self.decide,
-            self.read_cells)
-        self._counts = ClaimCounts()
+        source = ModelHostManager(world, self, store, clock)
         placer = Placer(
             source, filter_scheduler.pipeline_of(conf),
             ClaimQueue(store, clock), clock,
             filter_scheduler.selection_policy(conf, random),
             conf.scheduler.claim_attempts, lambda *args: None,
-            down_s=conf.service_down_time, metrics=self._counts)
+            down_s=conf.service_down_time, metrics=self.counts)
         spawn = world.engine.spawn
         name = f'scheduler {self.number}'
         self._processes = [spawn(
@@ -550,8 +541,6 @@ class Scheduler:
                           for first, *_ in places]
             except exception.CellschedException as exc:
                 answer = exc
-            self.retries += self._counts.retries
-            self._counts.retries = 0
             self._serving.pop(job, None)
             world.answered(job, answer)
 
@@ -563,15 +552,12 @@ class BackToBack:
     table has each server as a reservation, which its end rolls back.
     """
 
-    def __init__(
-        self, deployment: Deployment, conf: cfg.ConfigOpts, seed: int,
-        requests: Requests,
-    ) -> None:
-        self._deployment = deployment
-        self._requests = requests
+    def __init__(self, world: World, conf: cfg.ConfigOpts) -> None:
+        self._deployment = deployment = world.deployment
+        self._requests = world.requests
         self._pipeline: Pipeline = filter_scheduler.pipeline_of(conf)
         self._policy = filter_scheduler.selection_policy(
-            conf, Random(f'{seed} back to back'))
+            conf, Random(f'{world.scenario.seed} back to back'))
         self.table = HostTable((*STANDARD, *plugin_columns.load()))
         self.table.put(deployment.uuids, {
             **deployment.columns(EPOCH), **{
