@@ -65,30 +65,20 @@ class _Row(NamedTuple):
 class Invariants:
     """The checks of all invariants.
 
-    :param stores_: databases by URL
-    :param claims: the claim store, if it is in no database
-    :param machines_: machines by their first host names
-    :param hosts: first host names by provider
-    :param note: called with each change of a server
-    :param is_exact: whether the claim store counts right at every moment, and
-        not only in the end
-    :param audit: audits the deployment; returns what the findings are of
+    :param world: the run; see ``simulation.Simulation``
     :ivar disturbed: servers whose records or guests an event has taken away;
         an audit must report each of them that is not as it should be
     """
 
-    def __init__(
-        self, stores_: Mapping[str, stores.Store],
-        claims: claims_base.ClaimStore | None,
-        machines_: Mapping[str, machines.Machine],
-        hosts: Mapping[str, str], workload: Workload,
-        note: Callable[[str], None], is_exact: bool,
-        audit: Callable[[], set[str]],
-    ) -> None:
-        self._stores = stores_
-        self._claims = claims
-        self._machines = machines_
-        self._audit = audit
+    def __init__(self, world: Any) -> None:
+        self._world = world
+        self._stores: Mapping[str, stores.Store] = world.stores
+        self._claims: claims_base.ClaimStore | None = world.claims
+        self._machines: Mapping[str, machines.Machine] = world.machines
+        #: First host names by provider.
+        self._hosts: Mapping[str, str] = world.harness.hosts
+        self._workload: Workload = world.workload
+        self._note: Callable[[str], None] = world.note
         self.disturbed: set[str] = set()
         #: Servers that were active on a host with their guest.
         self._arrived: set[str] = set()
@@ -99,11 +89,7 @@ class Invariants:
         self._forced_down: set[str] = set()
         self._node_moved = False
         self._found: set[str] | None = None
-        self._hosts = hosts
-        self._workload = workload
-        self._note = note
-        self._is_exact = is_exact
-        self._urls = [url for url in stores_ if 'cell' in url]
+        self._urls = [url for url in self._stores if 'cell' in url]
         self._rows: dict[str, dict[str, _Row]] = {
             url: {} for url in self._urls}
         self._cells: dict[str, tuple[str | None, bool]] = {}
@@ -307,7 +293,9 @@ class Invariants:
             if used > capacity > 0 and provider != machines.NODE_ID:
                 raise Violation('S1', f'{used} of {capacity} {name} are taken '
                                       f'on {host}')
-            if used != held[provider, name] and (self._is_exact or quiet):
+            # A store with a server counts right in the end only.
+            if used != held[provider, name] and (
+                    quiet or self._world.server is None):
                 raise Violation('S5', f'{used} {name} are taken on {host}, '
                                       f'and {held[provider, name]} held')
 
@@ -377,7 +365,7 @@ class Invariants:
 
     def _audited(self) -> set[str]:
         if self._found is None:
-            self._found = self._audit()
+            self._found = self._world.operator.audit()
         return self._found
 
     def _check_fate(self, uuid: str, claims: Mapping[str, Any]) -> None:

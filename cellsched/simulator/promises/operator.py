@@ -30,18 +30,14 @@ class Operator:
     Its own requests do not fail.
 
     :param world: the run; see ``simulation.Simulation``
-    :param claims: the claim store, if it is not the configured one
     """
 
-    def __init__(
-        self, world: Any, chance: random.Random, setup: harness.Harness,
-        claims: Any,
-    ) -> None:
+    def __init__(self, world: Any, chance: random.Random) -> None:
         self._world = world
         self._random = chance
-        self._quiet = processes.World(world.stores, claims=claims)
+        self._quiet = processes.World(world.stores, claims=world.claims)
         self._process = self._quiet.add(
-            'operator', services.api, setup.confs['api'])
+            'operator', services.api, world.harness.confs['api'])
         self._backups: dict[str, tuple[float, sqlite3.Connection]] = {}
         #: The former configurations of hosts that get another name.
         self._former: dict[str, Any] = {}
@@ -59,9 +55,8 @@ class Operator:
         return self._process.service
 
     def _machines(self) -> dict[str, processes.Process]:
-        return {name: process
-                for name, process in self._world.processes.items()
-                if isinstance(process.driver, machines.Machine)}
+        return {name: self._world.processes[name]
+                for name in self._world.machines}
 
     def _look(self) -> None:
         for store in self._world.stores.values():

@@ -168,7 +168,7 @@ class World(stores.Gate, engine.Interleaver):
         super().__init__(self._decide)
         self.stores = stores_
         self.seed = seed
-        self._claims = claims
+        self.claims = claims
         #: The clock of database servers, which is correct.
         self.clock = engine.SimulatedClock(self)
         self.network = network.Network()
@@ -182,7 +182,7 @@ class World(stores.Gate, engine.Interleaver):
 
     def claims_of(self, process: Process) -> Any:
         """Return the claim store of a process, None for the configured."""
-        return self._claims and stores.Claims(self._claims, self, shared=True)
+        return self.claims and stores.Claims(self.claims, self, shared=True)
 
     def _decide(
         self, current: engine.Process | None

@@ -86,7 +86,7 @@ class Simulation(processes.World):
         claims: servers.ClaimServerKind | None = None,
     ) -> None:
         super().__init__(harness.stores, seed)
-        self._harness = harness
+        self.harness = harness
         self._random = random.Random(seed)
         if kinds is None:
             kinds = faults.draw(
@@ -97,21 +97,18 @@ class Simulation(processes.World):
         self._switch = self._random.choice((0.1, 0.4, 0.8))
         self.workload = workload.Workload(self._random)
         in_memory = self._random.random() < 0.5
-        self._server: stores.ClaimServer | None = None
+        self.server: stores.ClaimServer | None = None
         if claims is not None:
-            self._server = stores.ClaimServer(
+            self.server = stores.ClaimServer(
                 claims, random.Random(f'{seed} claims'), self)
-            self._claims = self._server.direct()
+            self.claims = self.server.direct()
         elif in_memory:
-            self._claims = memory.MemoryClaims()
-        self._machines: dict[str, machines.Machine] = {}
+            self.claims = memory.MemoryClaims()
+        self.machines: dict[str, machines.Machine] = {}
         self.operator = operator.Operator(
-            self, random.Random(f'{seed} operator'), harness, self._claims)
+            self, random.Random(f'{seed} operator'))
         self.trace: list[tuple[float, str, str]] = []
-        self.invariants = invariants.Invariants(
-            harness.stores, self._claims, self._machines, harness.hosts,
-            self.workload, self.note, claims is None,
-            self.operator.audit)
+        self.invariants = invariants.Invariants(self)
         self._ready: list[engine.Process] = []
         self._dead: dict[str, float] = {}
         self._frozen: dict[str, float] = {}
@@ -120,7 +117,7 @@ class Simulation(processes.World):
 
     def run(self) -> Outcome:
         """Run the simulation, and return the outcome."""
-        self._harness.reset()
+        self.harness.reset()
         try:
             self._begin()
             self._go_on()
@@ -133,11 +130,11 @@ class Simulation(processes.World):
             self.trace)
 
     def _begin(self) -> None:
-        confs = self._harness.confs
+        confs = self.harness.confs
         for cell, hosts in CELLS.items():
             for host in hosts:
                 made = self.add(host, services.compute, confs[host])
-                self._machines[host] = made.driver = machines.Machine(
+                self.machines[host] = made.driver = machines.Machine(
                     made.conf, made.clock, functools.partial(
                         self._check, self.invariants.look_at_destroyed),
                     functools.partial(
@@ -177,8 +174,8 @@ class Simulation(processes.World):
     def _come_to_rest(self) -> None:
         """Stop all faults, and let all activities end."""
         self.faults.stop()
-        if self._server is not None:
-            self._server.settle()
+        if self.server is not None:
+            self.server.settle()
         self._frozen.clear()
         for process in self.processes.values():
             process.clock.ahead_s = 0.0
@@ -212,10 +209,10 @@ class Simulation(processes.World):
     # Calls of processes.
 
     def claims_of(self, process: processes.Process) -> Any:
-        if self._server is not None:
-            return self._server.store_of(
+        if self.server is not None:
+            return self.server.store_of(
                 process.clock, f'{self.seed} {process.name} {process.lives}')
-        return self._claims and stores.Claims(self._claims, self)
+        return self.claims and stores.Claims(self.claims, self)
 
     def enter(self, what: str) -> None:
         activity = self.calling()
@@ -296,7 +293,7 @@ class Simulation(processes.World):
         activity = self.calling()
         # The directory has a random name.
         self.trace.append((self.now, activity.name if activity else '-',
-                           what.replace(self._harness.state_path, '')))
+                           what.replace(self.harness.state_path, '')))
 
     def _fail(self, why: str) -> None:
         self._failure = self._failure or why
@@ -327,7 +324,7 @@ class Simulation(processes.World):
         if freeze_s:
             self.note(f'{activity.owner.name} stands still for {freeze_s} s')
             self._frozen[activity.owner.name] = self.now + freeze_s
-            if activity.owner.name in self._machines and (
+            if activity.owner.name in self.machines and (
                     self.faults.event('down', 20.0)):
                 self.operator.force_down(activity.owner)
         stall_s = self.faults.seconds('stall', 0.15)
