@@ -25,8 +25,7 @@ def main() -> int:
     if not arguments.logs:
         logging.disable(logging.CRITICAL)
     now = clock.Clock().monotonic
-    shared = harness.Harness(*(
-        harness.HARDWARE if arguments.hardware else ()))
+    shared = harness.Harness(arguments.hardware)
     claims = (servers.KINDS[arguments.claims]
               if arguments.claims else None)
     began, steps, failed = now(), 0, 0

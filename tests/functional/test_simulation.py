@@ -28,7 +28,7 @@ from cellsched.simulator.promises import simulation
 import hashlib
 import logging
 logging.disable(logging.CRITICAL)
-shared = harness.Harness(*(harness.HARDWARE if sys.argv[3:] else ()))
+shared = harness.Harness(bool(sys.argv[3:]))
 for seed in range(int(sys.argv[1])):
     trace = simulation.Simulation(
         shared, seed, claims=servers.KINDS.get(sys.argv[2])).run().trace
@@ -51,13 +51,12 @@ class SimulationTestCase(base.TestCase):
     #: The full profile tries 1 000 seeds in one test.
     timeout_s = 7200
 
-    #: The arguments of the harness.
-    setup = ()
+    hardware = False
 
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.harness = harness.Harness(*cls.setup)
+        cls.harness = harness.Harness(cls.hardware)
         cls.addClassCleanup(cls.harness.close)
 
     def setUp(self):
@@ -70,7 +69,7 @@ class SimulationTestCase(base.TestCase):
         traces = [subprocess.run(
             [sys.executable, '-W', 'ignore', '-c', _TRACES,
              str(profile.TRACED_SEEDS), claims,
-             *(['hardware'] if self.setup else [])], check=True,
+             *(['hardware'] if self.hardware else [])], check=True,
             capture_output=True, text=True,
             env={**os.environ, 'PYTHONHASHSEED': number}).stdout
             for number in ('1', '2')]
@@ -117,7 +116,7 @@ class TestSimulation(SimulationTestCase):
 class TestHardware(SimulationTestCase):
     """Each server has dedicated CPUs, pages and a device."""
 
-    setup = harness.HARDWARE
+    hardware = True
 
     @profile.full_only('a run without faults has the same checks by default')
     def test_promises_hold_with_all_kinds_of_faults(self):

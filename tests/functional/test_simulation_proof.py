@@ -130,14 +130,13 @@ def keep_place(places_, uuid):
 
 class ProofTestCase(base.TestCase):
 
-    #: The arguments of the harness.
-    setup = ()
+    hardware = False
 
     def setUp(self):
         super().setUp()
         logging.disable(logging.CRITICAL)
         self.addCleanup(logging.disable, logging.NOTSET)
-        self.harness = harness.Harness(*self.setup)
+        self.harness = harness.Harness(self.hardware)
         self.addCleanup(self.harness.close)
 
     def assertIsMissed(self, *replaced, kinds=RACES, rate=0.2, first=0):
@@ -225,7 +224,7 @@ class TestSimulationProof(ProofTestCase):
 class TestHardwareProof(ProofTestCase):
     """Guards of dedicated CPUs, pages and devices."""
 
-    setup = harness.HARDWARE
+    hardware = True
 
     def test_names_in_claims(self):
         self.assertIsMissed(

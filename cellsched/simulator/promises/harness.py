@@ -39,16 +39,16 @@ _DEVICE = {'vendor_id': '8086', 'product_id': '154c'}
 _DEVICES = [{**_DEVICE, 'count': count, 'numa_node': cell}
             for cell, count in ((0, 2), (1, 1))]
 
-#: Arguments of a harness in which each server has dedicated CPUs, pages and a
-#: device.
-HARDWARE: tuple[Mapping[str, Mapping[str, Any]], Mapping[str, str]] = ({
+#: Options of services whose hosts have them, and extra specs of flavors.
+_HARDWARE = {
     'fake_virt': {'hardware': json.dumps(
         {'cells': _CELLS, 'devices': _DEVICES})},
     'filter_scheduler': {'enabled_filters': (
         'ComputeFilter,NUMATopologyFilter,PciPassthroughFilter')},
-    'pci': {'alias': json.dumps({'name': 'nic', **_DEVICE})},
-}, {'hw:cpu_policy': 'dedicated', 'hw:mem_page_size': '2048',
-    'pci_passthrough:alias': 'nic:1'})
+    'pci': {'alias': json.dumps({'name': 'nic', **_DEVICE})}}
+_EXTRA_SPECS = {
+    'hw:cpu_policy': 'dedicated', 'hw:mem_page_size': '2048',
+    'pci_passthrough:alias': 'nic:1'}
 
 #: Interval of periodic tasks that must not run twice.
 NEVER_S = 10 ** 6
@@ -87,18 +87,14 @@ def broker(name: str) -> str:
 class Harness:
     """Configurations, schemas, and a new deployment.
 
-    :param options: options for every service, by group
-    :param extra_specs: those of all flavors
+    :param hardware: whether each server has dedicated CPUs, pages and a device
     :ivar state_path: the directory of what hosts keep
     """
 
-    def __init__(
-        self, options: Mapping[str, Mapping[str, Any]] | None = None,
-        extra_specs: Mapping[str, str] | None = None,
-    ) -> None:
+    def __init__(self, hardware: bool = False) -> None:
         self._state = tempfile.TemporaryDirectory()
         self.state_path = self._state.name
-        self.confs = _confs(options or {}, self.state_path)
+        self.confs = _confs(_HARDWARE if hardware else {}, self.state_path)
         self.stores = {
             url: stores.Store(url, schema) for url, schema in [
                 (API, api_schema.SCHEMA.name),
@@ -110,7 +106,7 @@ class Harness:
         self._images: dict[str, sqlite3.Connection] = {}
         #: The files that hosts keep, with their first contents.
         self._files: dict[pathlib.Path, str] = {}
-        self._prepare(extra_specs or {})
+        self._prepare(_EXTRA_SPECS if hardware else {})
 
     def reset(self) -> None:
         """Restore the first content of all stores and files."""
