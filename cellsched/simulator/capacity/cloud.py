@@ -66,10 +66,7 @@ class Cloud(World):
         self.load = source or load.of(
             scenario.load, self.random, scenario.hours, deployment.count,
             deployment.capacity.sum(axis=0).tolist())
-        self.recorder = measures.Recorder(
-            scenario.document, scenario.seed, self.load.flavors,
-            self.load.shares, self.random,
-            scenario.measure.permutations)
+        self.recorder = measures.Recorder(scenario, self.load, self.random)
         self.servers: dict[Server, None] = {}
         self.repeated = self.oversold = self._number = 0
         self.planner = BackToBack(

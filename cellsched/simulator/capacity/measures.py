@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cellsched.simulator.capacity import load
+from cellsched.simulator.capacity.scenario import Scenario
 from cellsched.weighers import fragmentation
 
 Column = npt.NDArray[Any]
@@ -147,21 +148,16 @@ class Recorder:
     A server is asked for, and then placed or refused; a placed one may be
     removed. Times are seconds since the start of the run.
 
-    :param scenario: the scenario, for the document
-    :param flavors: the flavors of the load
-    :param shares: the share of each flavor in all servers
+    :param made: the load of the run
     :param random: the source of the permutations of hosts
-    :param permutations: the number of permutations for the compaction
     """
 
     def __init__(
-        self, scenario: Any, seed: int, flavors: Sequence[load.Flavor],
-        shares: Column, random: np.random.Generator, permutations: int = 0,
+        self, scenario: Scenario, made: load.Load, random: np.random.Generator
     ) -> None:
-        self._scenario, self._seed = scenario, seed
-        self._flavors, self._shares = list(flavors), np.asarray(shares)
-        self._sizes = load.sizes_of(flavors)
-        self._random, self._permutations = random, permutations
+        self._scenario, self._load = scenario, made
+        self._sizes = load.sizes_of(made.flavors)
+        self._random = random
         self._projects = collections.defaultdict[str, _Project](_Project)
         self._waits_s = array.array('d')
         #: The numbers of events.
@@ -250,7 +246,7 @@ class Recorder:
         shares = [ratio(float(part), float(whole)) for part, whole in zip(
             used.sum(axis=0), capacity.sum(axis=0))]
         lost = stranded(capacity, used, self._sizes)
-        rest = unusable(capacity, used, self._sizes, self._shares)
+        rest = unusable(capacity, used, self._sizes, self._load.shares)
         count, busy_s, waited_s = self._before
         placed, now_busy_s = len(self._waits_s), sum(self.busy_s)
         now_waited_s = sum(
@@ -283,7 +279,7 @@ class Recorder:
         projects = sorted(
             self._projects.items(), key=lambda each: (-each[1].asked, each[0]))
         document = {
-            'scenario': self._scenario, 'seed': self._seed,
+            'scenario': self._scenario.document, 'seed': self._scenario.seed,
             'summary': {**self._summary(), **self._compaction(servers)},
             'series': self._series,
             'projects': [{
@@ -338,16 +334,18 @@ class Recorder:
         """Return the share of hosts that the last servers need."""
         found: dict[str, float | None] = {
             f'compaction_{name}': None for name in ('p10', 'p50', 'p90')}
-        if self._hosts is None or not self._permutations:
+        permutations = self._scenario.measure.permutations
+        if self._hosts is None or not permutations:
             return found
         capacity, _ = self._hosts
-        counts = np.array([servers.get(each, 0) for each in self._flavors])
+        counts = np.array([
+            servers.get(each, 0) for each in self._load.flavors])
         if not fits_in(counts, self._sizes, capacity):
             return found
         needed = compaction(
             len(capacity),
             lambda rows: fits_in(counts, self._sizes, capacity[rows]),
-            self._permutations, self._random)
+            permutations, self._random)
         shares = np.quantile(needed, (0.1, 0.5, 0.9)) / len(capacity)
         return dict(zip(found, shares.tolist()))
 

@@ -245,16 +245,10 @@ class ModelStore(base.ClaimStore):
     claim_any = _timed('claim_any', True)
     release = _timed('release', True)
     transfer = _timed('transfer', True)
+    rename_host = _timed('rename_host', True)
+    set_inventory = _timed('set_inventory', True)
     claims_of = _timed('claims_of')
     memberships = _timed('memberships')
-
-    def rename_host(self, former: str, name: str) -> None:
-        self._ledger.rename_host(former, name)
-
-    def set_inventory(
-        self, provider: str, inventory: Mapping[str, base.Inventory]
-    ) -> None:
-        self._ledger.set_inventory(provider, inventory)
 
     def usages(
         self, since: Any = None, providers: Iterable[str] | None = None

@@ -2,6 +2,8 @@
 """Measures of a simulated deployment."""
 
 import json
+import pathlib
+import types
 
 import hypothesis
 from hypothesis import strategies as st
@@ -9,6 +11,7 @@ import numpy as np
 
 from cellsched.simulator.capacity import load
 from cellsched.simulator.capacity import measures
+from cellsched.simulator.capacity import scenario
 from tests.unit import base
 
 SMALL = load.Flavor('small', 1, 1024, 0)
@@ -104,9 +107,13 @@ class TestRecorder(base.TestCase):
 
     def setUp(self):
         super().setUp()
+        made = types.SimpleNamespace(
+            flavors=[SMALL, LARGE], shares=np.array([0.5, 0.5]))
         self.recorder = measures.Recorder(
-            'story', 7, [SMALL, LARGE], np.array([0.5, 0.5]),
-            np.random.default_rng(1), permutations=5)
+            scenario.of(pathlib.Path('test.yaml'), {
+                'name': 'story', 'seed': 7, 'hosts': {'count': 4}, 'load': {},
+                'measure': {'permutations': 5}}),
+            made, np.random.default_rng(1))
         self.capacity = np.array([[8, 16384, 100]] * 4)
         self.used = np.zeros_like(self.capacity)
 
@@ -161,8 +168,8 @@ class TestRecorder(base.TestCase):
         self.assertEqual(
             [('a', 2, 2, 0, 0.5), ('b', 1, 0, 1, None)],
             [tuple(each.values()) for each in document['projects']])
-        self.assertEqual(('story', 7), (document['scenario'],
-                                        document['seed']))
+        self.assertEqual(('story', 7), (
+            document['scenario']['name'], document['seed']))
         json.dumps(document, allow_nan=False)
 
     def test_failure_without_room_in_all_is_no_first_failure(self):
