@@ -36,12 +36,12 @@ class Killed(exception.ThreadStopped):
 class Process(greenlet.greenlet):
     """A simulated process.
 
-    :param name: the name in errors and traces
-    :param owner: the simulated machine or service that it is a part of
+    :param name: the name in the trace of an interleaving
+    :param owner: the simulated service that it is a part of
     """
 
     def __init__(
-        self, function: Callable[..., None], name: str, owner: Any = None
+        self, function: Callable[..., None], name: str = '', owner: Any = None
     ) -> None:
         super().__init__()
         self.function = function
@@ -113,11 +113,9 @@ class Engine(Timeline):
         self._number += 1
         heapq.heappush(self._queue, (at, self._number, function, args))
 
-    def spawn(
-        self, function: Callable[..., None], *args: Any, name: str = ''
-    ) -> Process:
+    def spawn(self, function: Callable[..., None], *args: Any) -> Process:
         """Start a process, at the present time."""
-        process = Process(function, name)
+        process = Process(function)
         process.parent = self._main
         self.call_at(self.now, self._begin, process, args)
         return process

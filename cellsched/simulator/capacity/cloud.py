@@ -246,8 +246,7 @@ class Cloud(World):
     def _release(self, consumer: str, row: int, flavor: Flavor) -> None:
         self.planner.release(consumer)
         if self.schedulers:
-            self.engine.spawn(
-                self._release_claims, consumer, row, flavor, name='conductor')
+            self.engine.spawn(self._release_claims, consumer, row, flavor)
         else:
             self._note_free(row, flavor)
 

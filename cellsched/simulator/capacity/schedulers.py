@@ -490,13 +490,11 @@ class Scheduler:
             conf.scheduler.claim_attempts, lambda *args: None,
             down_s=conf.service_down_time, metrics=self.counts)
         spawn = world.engine.spawn
-        name = f'scheduler {self.number}'
-        self._processes = [spawn(
-            self._refresh, source, conf.scheduler.refresh_interval,
-            random.random(), name=f'{name}, refresh')]
-        self._processes += [
-            spawn(self._work, placer, name=f'{name}, thread {thread}')
-            for thread in range(world.scenario.schedulers.threads)]
+        self._processes = [
+            spawn(self._refresh, source, conf.scheduler.refresh_interval,
+                  random.random()),
+            *(spawn(self._work, placer)
+              for _ in range(world.scenario.schedulers.threads))]
 
     def kill(self) -> list[Job]:
         """End all threads; return the requests that they served."""

@@ -80,7 +80,7 @@ class World(engine.Interleaver):
             except Exception as exc:
                 self.errors.append(exc)
 
-        activity = engine.Process(run, 'client')
+        activity = engine.Process(run)
         self.activities.append(activity)
         return activity
 
