@@ -182,7 +182,7 @@ class World(stores.Gate, engine.Interleaver):
 
     def claims_of(self, process: Process) -> Any:
         """Return the claim store of a process, None for the configured."""
-        return self.claims and stores.Claims(self.claims, self, shared=True)
+        return self.claims
 
     def _decide(
         self, current: engine.Process | None

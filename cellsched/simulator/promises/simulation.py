@@ -13,7 +13,6 @@ from typing import Any
 
 from oslo_log import log
 
-from cellsched.claims import memory
 from cellsched import exception
 from cellsched.simulator import engine
 from cellsched.simulator.promises import faults
@@ -77,7 +76,7 @@ class Simulation(processes.World):
     :param kinds: kinds of faults; by default drawn from the seed
     :param rate: the rate of faults; by default drawn from the seed
     :param claims: the kind of claim store, if it is one with a server; else
-        claims are in memory or in a database, likewise
+        claims are in a database
     """
 
     def __init__(
@@ -96,14 +95,11 @@ class Simulation(processes.World):
         self._kinds = tuple(sorted(self.faults.kinds))
         self._switch = self._random.choice((0.1, 0.4, 0.8))
         self.workload = workload.Workload(self._random)
-        in_memory = self._random.random() < 0.5
         self.server: stores.ClaimServer | None = None
         if claims is not None:
             self.server = stores.ClaimServer(
                 claims, random.Random(f'{seed} claims'), self)
             self.claims = self.server.direct()
-        elif in_memory:
-            self.claims = memory.MemoryClaims()
         self.machines: dict[str, machines.Machine] = {}
         self.operator = operator.Operator(
             self, random.Random(f'{seed} operator'))
@@ -212,7 +208,7 @@ class Simulation(processes.World):
         if self.server is not None:
             return self.server.store_of(
                 process.clock, f'{self.seed} {process.name} {process.lives}')
-        return self.claims and stores.Claims(self.claims, self)
+        return None
 
     def enter(self, what: str) -> None:
         activity = self.calling()
@@ -314,13 +310,14 @@ class Simulation(processes.World):
         for kind, happens in self._events():
             if self.faults.event(kind):
                 happens()
-        # A process that withdraws claims is suspended more often.
         retried = self.invariants.retried()
         if retried and self.faults.event('delete', 1.0):
             self._requests.append(
                 self.workload.deletion(self._random.choice(retried)))
-        freeze_s = self.faults.seconds(
-            'freeze', 20.0 if what == 'claims.transfer' else 0.2)
+        # An agent that withdraws claims is suspended more often.
+        withdraws = (what == 'write claims'
+                     and activity.owner.name in self.machines)
+        freeze_s = self.faults.seconds('freeze', 5.0 if withdraws else 0.2)
         if freeze_s:
             self.note(f'{activity.owner.name} stands still for {freeze_s} s')
             self._frozen[activity.owner.name] = self.now + freeze_s

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Databases and claim stores that processes share, and their failures."""
+"""Databases and claim servers that processes share, and their failures."""
 
-from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Mapping
 import contextlib
@@ -177,33 +176,6 @@ def unreachable(store: Store, reason: str) -> exception.DatabaseUnreachable:
     """Return the error of an unreachable database."""
     return exception.DatabaseUnreachable(
         schema=store.database.schema, url=store.url, reason=reason)
-
-
-class Claims:
-    """A shared in-memory claim store, as one process uses it.
-
-    :param shared: whether the process knows that others use it too
-    """
-
-    def __init__(
-        self, store: claims_base.ClaimStore, gate: Gate,
-        shared: bool = False,
-    ) -> None:
-        self._store = store
-        self._gate = gate
-        self.capabilities = store.capabilities | (
-            {claims_base.Capability.SHARED} if shared else frozenset())
-
-    def __getattr__(self, name: str) -> Any:
-        method: Callable[..., Any] = getattr(self._store, name)
-
-        def entered(*args: Any, **kwargs: Any) -> Any:
-            self._gate.enter(f'claims.{name}')
-            try:
-                return method(*args, **kwargs)
-            finally:
-                self._gate.finished(None)
-        return entered
 
 
 class ClaimServer:
