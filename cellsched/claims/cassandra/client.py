@@ -5,7 +5,6 @@ from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Sequence
 import contextlib
-import functools
 import os
 import ssl
 from typing import Any
@@ -33,8 +32,6 @@ with warnings.catch_warnings():
 
 #: Maximum number of concurrent requests of one call.
 _AT_ONCE = 32
-
-_Rows = list[dict[str, Any]]
 
 #: Errors after which the request is known not to be executed.
 _NOT_DONE = (cassandra.Unavailable, cluster.NoHostAvailable)
@@ -88,7 +85,8 @@ class CassandraClient:
         if isinstance(request, requests.Create):
             return _translated(lambda: _create(
                 self._connected(), self._address.keyspace, request.copies))
-        return _translated(lambda: self._begin(request)())
+        return _translated(
+            lambda: self._execute(statements.query(request))())
 
     def close(self) -> None:
         """Close the connections; the next request opens new ones."""
@@ -101,8 +99,9 @@ class CassandraClient:
     def _send_all(self, asked: Sequence[Any]) -> list[Any]:
         answers: list[Any] = []
         for start in range(0, len(asked), _AT_ONCE):
-            begun = [_caught(functools.partial(self._begin, each))
-                     for each in asked[start:start + _AT_ONCE]]
+            begun = [
+                _caught(lambda: self._execute(statements.query(each)))
+                for each in asked[start:start + _AT_ONCE]]
             answers += [each if isinstance(each, Exception)
                         else _caught(each) for each in begun]
         return answers
@@ -132,20 +131,21 @@ class CassandraClient:
 
     # Statements.
 
-    def _begin(self, request: Any) -> Callable[[], Any]:
+    def _execute(self, asked: statements.Query) -> Callable[[], Any]:
         """Send a request; return a function that waits for the answer."""
-        begin: Callable[[Any], Callable[[], Any]] = getattr(
-            self, requests.method(type(request).__name__))
-        return begin(request)
+        text, values = asked.statement
+        prepared = self._make_prepared(text, asked.is_serial, asked.is_paged)
+        if asked.more:
+            batch = query.BatchStatement()
+            batch.add(prepared, values)
+            for text, more in asked.more:
+                batch.add(self._make_prepared(text), more)
+            prepared, values = batch, ()
+        future = self._connected().execute_async(prepared, values or None)
 
-    def _execute(
-        self, statement: Any, values: Sequence[Any] = ()
-    ) -> Callable[[], _Rows]:
-        future = self._connected().execute_async(statement, values or None)
-
-        def wait() -> _Rows:
+        def wait() -> Any:
             with self._avoiding_nodes():
-                return list(future.result())
+                return asked.answer(list(future.result()))
 
         return wait
 
@@ -160,168 +160,19 @@ class CassandraClient:
             raise
 
     def _make_prepared(
-        self, text: str, serial: bool = False, pages: bool = True
+        self, text: str, is_serial: bool = False, is_paged: bool = True
     ) -> Any:
         session = self._connected()
-        found = self._prepared.get((text, serial))
+        found = self._prepared.get((text, is_serial))
         if found is None:
             with self._avoiding_nodes():
                 found = session.prepare(text.format(self._address.keyspace))
-            if serial:
+            if is_serial:
                 found.consistency_level = self._serial
-            if not pages:
-                # Without pages all rows are read at one moment.
+            if not is_paged:
                 found.fetch_size = None
-            self._prepared[text, serial] = found
+            self._prepared[text, is_serial] = found
         return found
-
-    def _read(
-        self, text: str, values: Sequence[Any], serial: bool = True,
-        pages: bool = True,
-    ) -> Callable[[], _Rows]:
-        """Read a partition after all earlier conditional writes.
-
-        :param serial: False for those that were acknowledged
-        """
-        return self._execute(
-            self._make_prepared(text, serial, pages), values)
-
-    def _ask(self, statement: statements.Statement) -> Callable[[], _Rows]:
-        return self._execute(
-            self._make_prepared(statement.text), statement.values)
-
-    # Requests.
-
-    def _read_consumer(
-        self, request: requests.ReadConsumer
-    ) -> Callable[[], requests.VersionedRow | None]:
-        rows = self._read(statements.READ_CONSUMER, (request.consumer,))
-        return lambda: next((requests.VersionedRow(**row) for row in rows()),
-                            None)
-
-    def _write_consumer(
-        self, request: requests.WriteConsumer
-    ) -> Callable[[], requests.Written]:
-        rows = self._ask(statements.write_consumer(request))
-
-        def answer() -> requests.Written:
-            [row] = rows()
-            return requests.Written(
-                row['[applied]'], requests.VersionedRow(
-                    row['version'], row['body']) if 'body' in row else None)
-
-        return answer
-
-    def _read_figures(
-        self, request: requests.ReadFigures
-    ) -> Callable[[], requests.Figures | None]:
-        rows = self._read(
-            statements.READ_FIGURES, (request.provider,), request.serial)
-        return lambda: next(map(statements.figures_of, rows()), None)
-
-    def _read_claims(
-        self, request: requests.ReadClaims
-    ) -> Callable[[], list[requests.ClaimRow]]:
-        if request.keys is None:
-            rows = self._read(
-                statements.READ_CLAIMS, (request.provider,), pages=False)
-        else:
-            rows = self._read(statements.READ_KEYS, (
-                request.provider, list(request.keys)), pages=False)
-        return lambda: [statements.claim_of(row) for row in rows()
-                        if row['consumer'] is not None]
-
-    def _read_provider(
-        self, request: requests.ReadProvider
-    ) -> Callable[[], tuple[Any, list[requests.ClaimRow]]]:
-        rows = self._read(
-            statements.READ_PROVIDER, (request.provider,), pages=False)
-
-        def answer() -> tuple[Any, list[requests.ClaimRow]]:
-            found = rows()
-            return (next(map(statements.figures_of, found), None),
-                    [statements.claim_of(row) for row in found
-                     if row['resources']])
-
-        return answer
-
-    def _change_provider(
-        self, request: requests.ChangeProvider
-    ) -> Callable[[], requests.ProviderChanged]:
-        batch = query.BatchStatement()
-        for text, values in statements.change(request):
-            batch.add(self._make_prepared(text), values)
-        return _changed(self._execute(batch))
-
-    def _set_inventory(
-        self, request: requests.SetInventory
-    ) -> Callable[[], requests.ProviderChanged]:
-        return _changed(self._ask(statements.set_inventory(request)))
-
-    def _set_figures(
-        self, request: requests.SetFigures
-    ) -> Callable[[], requests.ProviderChanged]:
-        return _changed(self._ask(statements.set_figures(request)))
-
-    def _fence(
-        self, request: requests.Fence
-    ) -> Callable[[], requests.ClaimRow | None]:
-        rows = self._ask(statements.fence(request))
-        return lambda: next((statements.claim_of(row) for row in rows()
-                             if not row['[applied]']), None)
-
-    def _scan(self, request: requests.Scan) -> Callable[[], list[Any]]:
-        rows = self._execute(self._make_prepared(
-            statements.SCAN_FIGURES if request.figures else statements.SCAN))
-
-        def answer() -> list[Any]:
-            # A partition with fences alone has no counters.
-            known = [row for row in rows() if row['generation'] is not None]
-            if request.figures:
-                return [statements.figures_of(row) for row in known]
-            return [(row['provider'], row['generation']) for row in known]
-
-        return answer
-
-    def _scan_room(
-        self, request: requests.ScanRoom
-    ) -> Callable[[], list[requests.ProviderRoom]]:
-        rows = self._execute(self._make_prepared(statements.SCAN_ROOM))
-        return lambda: [statements.room_of(row) for row in rows()
-                        if row['inventory'] is not None]
-
-    def _read_tree(
-        self, request: requests.ReadTree
-    ) -> Callable[[], requests.Tree | None]:
-        rows = self._read(statements.READ_TREE, (request.provider,))
-        return lambda: next((requests.Tree(
-            row['version'], row['root'], tuple(sorted(row['traits'] or ())))
-            for row in rows()), None)
-
-    def _write_tree(self, request: requests.WriteTree) -> Callable[[], bool]:
-        rows = self._ask(statements.write_tree(request))
-        return lambda: bool(rows()[0]['[applied]'])
-
-    def _scan_trees(
-        self, request: requests.ScanTrees
-    ) -> Callable[[], list[tuple[str, str]]]:
-        rows = self._ask(statements.scan_trees(request))
-        return lambda: [(row['provider'], row['root']) for row in rows()]
-
-    def _announce(self, request: requests.Announce) -> Callable[[], None]:
-        rows = self._ask(statements.announce(request))
-
-        def answer() -> None:
-            rows()
-
-        return answer
-
-    def _read_announced(
-        self, request: requests.ReadAnnounced
-    ) -> Callable[[], list[str]]:
-        rows = self._execute(self._make_prepared(
-            statements.READ_ANNOUNCED), (request.bucket,))
-        return lambda: [row['consumer'] for row in rows()]
 
     # Description.
 
@@ -332,31 +183,19 @@ class CassandraClient:
         missing = _missing(session, keyspace)
         if missing:
             return requests.KeyspaceDescription(version, missing)
-        identity = self._read(statements.IDENTITY.text, ())()
+        identity = self._execute(statements.IDENTITY)()
         if not identity:
             return requests.KeyspaceDescription(
                 version, (f'{keyspace}.store',))
         return requests.KeyspaceDescription(
-            version, (), str(identity[0]['value']), self._can_add())
+            version, (), identity, self._can_add())
 
     def _can_add(self) -> bool:
         try:
-            self._ask(statements.PROBE)()
+            self._execute(statements.PROBE)()
         except (cassandra.InvalidRequest, SyntaxException):
             return False
         return True
-
-
-def _changed(
-    rows: Callable[[], _Rows]
-) -> Callable[[], requests.ProviderChanged]:
-    def answer() -> requests.ProviderChanged:
-        first = rows()[0]
-        return requests.ProviderChanged(
-            first['[applied]'], None if first['[applied]']
-            else statements.figures_of(first))
-
-    return answer
 
 
 def _translated(send: Callable[[], Any]) -> Any:
