@@ -807,6 +807,28 @@ class ClaimStore(Claims, Memberships, Providers, Inspection):
         """
 
 
+class RequestClaims(Claims):
+    """The claims of a store that claims for several requests at a time.
+
+    Such a store implements :meth:`claim_each`; a single request, and a single
+    batch, are cases of it.
+    """
+
+    def claim(self, claims: Sequence[Claim]) -> int:
+        if not claims:
+            return 0
+        outcome = self.claim_any([claims])
+        if outcome.chosen is None:
+            raise outcome.refusals[0]
+        return outcome.new
+
+    def claim_any(self, batches: Sequence[Sequence[Claim]]) -> AnyOf:
+        [outcome] = self.claim_each([batches])
+        if isinstance(outcome, AnyOf):
+            return outcome
+        raise outcome
+
+
 def claim_in_order(
     store: Claims, batches: Sequence[Sequence[Claim]],
     find_full: Callable[

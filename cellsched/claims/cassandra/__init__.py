@@ -57,15 +57,14 @@ _RESTORE = ('restore its value, or delete the row if no later release wrote '
 _SINGLE_READS_MAX, _SINGLE_READS_SHARE = 100, 0.25
 
 
-class CassandraClaims(base.ClaimStore):
+class CassandraClaims(base.RequestClaims, base.ClaimStore):
     """Keep claims in Cassandra.
 
     A provider is a partition with its counters and a row for each claim. One
-    conditional batch changes both, and combines the changes of several
-    threads of a process. The row of a consumer has its claims, or the intent
-    of the operation in progress. So a claim of one provider takes two
-    conditional writes, and a claim of N providers takes N + 2, of which N are
-    concurrent.
+    conditional batch changes both, for all claims of a call. The row of a
+    consumer has its claims, or the intent of the operation in progress. So a
+    claim of one provider takes two conditional writes, and a claim of N
+    providers takes N + 2, of which N are concurrent.
 
     The generations of all providers are read to find those that changed.
     ``[claims] connection`` is the URL of the cluster, and ``cellsched-manage
@@ -158,26 +157,16 @@ class CassandraClaims(base.ClaimStore):
         self._session.ask(requests.Create(self._copies))
         self._learn(self._session.ask(requests.Describe()))
 
-    def claim(self, claims: Sequence[base.Claim]) -> int:
-        validation.check_claims(claims)
-        self._prepare()
-        return self._claim.claim(claims) if claims else 0
-
-    def claim_any(
-        self, batches: Sequence[Sequence[base.Claim]]
-    ) -> base.AnyOf:
-        self._prepare()
-        return base.claim_in_order(self, batches, self._claim.find_full)
-
     def claim_each(
         self, requests: Sequence[Sequence[Sequence[base.Claim]]]
     ) -> Sequence[base.AnyOf | exception.CellschedException]:
         self._prepare()
-        found = self._claim.claim_each(requests) if len(requests) > 1 else {}
+        found = self._claim.claim_each(requests)
         outcomes: list[base.AnyOf | exception.CellschedException] = []
         for number, batches in enumerate(requests):
             try:
-                outcomes.append(found.get(number) or self.claim_any(batches))
+                outcomes.append(found.get(number) or base.claim_in_order(
+                    self, batches, claim=self._claim.claim))
             except exception.CellschedException as exc:
                 outcomes.append(exc)
         return outcomes

@@ -1,32 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
 """The partitions of providers: claims' rows and counters, changed together.
 
-The changes of one provider by several threads are combined in one request.
+The changes of one provider in a call are combined in one request.
 """
 
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
-import contextlib
 import enum
 import json
 from typing import Any
-import zlib
 
-from cellsched import batching
 from cellsched.claims.cassandra import requests
+from cellsched.claims.cassandra.session import CONTENDED
 from cellsched.claims.cassandra.session import Session
 from cellsched.claims.cassandra.slots import Slots
 from cellsched.claims.coordination import ContentionLock
 from cellsched.claims import remote
-from cellsched import exception
 
 #: Maximum number of rows in a request of several entries.
 ROWS_MAX = 200
 
-#: Number of providers whose counters are cached, and of concurrent requests.
+#: Number of providers whose counters are cached.
 _REMEMBERED_MAX = 10000
-_LANES = 64
 
 
 class EntryOutcome(enum.Enum):
@@ -37,7 +33,6 @@ class EntryOutcome(enum.Enum):
     REFUSED = 'not enough capacity'
     GONE = 'an inserted row exists already, or a deleted row does not exist'
     UNKNOWN = 'it may have been applied'
-    FAILED = 'not applied, as the server does not answer'
 
 
 class Entry:
@@ -180,25 +175,31 @@ class Ledger:
         self.adds = adds
         self._locks = locks
         self._known: dict[str, requests.Figures] = {}
-        self._lanes = [
-            batching.GroupCommit(self._work, make_lock=session.clock.lock)
-            for _ in range(_LANES)]
-        self._readers = batching.GroupCommit(
-            self._read, make_lock=session.clock.lock)
 
     def do(self, entries: Sequence[Entry]) -> None:
-        """Apply entries; each has an outcome afterwards. Blocks.
+        """Apply entries until each has an outcome; blocks.
 
-        :raises cellsched.exception.DatabaseUnreachable: one has FAILED
+        :raises cellsched.exception.DatabaseUnreachable: one has none in time
         """
-        if len(entries) == 1:
-            lane = zlib.crc32(entries[0].provider.encode()) % _LANES
-            self._lanes[lane].do(entries[0])
-        else:
-            self._work(entries)
+        work = _Work(
+            self._session, self._known, bool(self.adds), self._locks)
+        for number in self._session.attempts():
+            # A lock takes longer than most writes, so that only a call that
+            # was disturbed waits for one.
+            with self._locks.held([
+                    entry.provider for entry in entries] if number else ()):
+                while work.proceed([entry for entry in entries
+                                    if entry.outcome is EntryOutcome.OPEN]):
+                    pass
+            if all(entry.outcome is not EntryOutcome.OPEN
+                   for entry in entries):
+                break
+        if len(self._known) > _REMEMBERED_MAX:
+            for name in [*self._known][:-_REMEMBERED_MAX]:
+                self._known.pop(name, None)
         for entry in entries:
-            if entry.outcome is EntryOutcome.FAILED:
-                self._session.unreachable(entry.error)
+            if entry.outcome is EntryOutcome.OPEN:
+                self._session.unreachable(entry.error or CONTENDED)
 
     def known(self, provider: str) -> requests.Figures | None:
         """Return the last known counters of a provider, if there are any."""
@@ -215,51 +216,20 @@ class Ledger:
     ) -> dict[str, requests.Figures | None]:
         """Return the counters of each provider at some moment of the call.
 
-        Concurrent calls share their requests. The counters are remembered.
-        All acknowledged changes are in them. They are None for an unknown
-        provider, and if the server does not answer now.
+        The counters are remembered. All acknowledged changes are in them. They
+        are None for an unknown provider, and if the server does not answer
+        now.
         """
-        found: dict[str, requests.Figures | None] = dict.fromkeys(providers)
-        with contextlib.suppress(exception.ServiceBusy):
-            self._readers.do(found)
-        return found
-
-    def _read(
-        self, calls: Sequence[dict[str, requests.Figures | None]]
-    ) -> None:
-        """Read the providers of several calls."""
-        names = list(dict.fromkeys(name for call in calls for name in call))
-        figures: dict[str, requests.Figures | None] = {}
+        found: dict[str, requests.Figures | None] = {}
+        names = list(dict.fromkeys(providers))
         for name, answer in zip(names, self._session.try_all([
                 requests.ReadFigures(name, serial=False) for name in names])):
             if isinstance(answer, requests.Figures):
-                self._known[name] = figures[name] = answer
+                self._known[name] = found[name] = answer
             else:
                 self._known.pop(name, None)
-                figures[name] = None
-        for call in calls:
-            call |= {name: figures[name] for name in call}
-
-    def _work(self, entries: Sequence[Entry]) -> None:
-        """Apply entries until each has an outcome, or until the timeout."""
-        work = _Work(
-            self._session, self._known, bool(self.adds), self._locks)
-        for number in self._session.attempts():
-            # A lock takes longer than most writes, so that only a call that
-            # was disturbed waits for one.
-            with self._locks.held([
-                    entry.provider for entry in entries] if number else ()):
-                while work.proceed([entry for entry in entries
-                                    if entry.outcome is EntryOutcome.OPEN]):
-                    pass
-            if all(entry.outcome is not EntryOutcome.OPEN
-                   for entry in entries):
-                break
-        for entry in entries:
-            if entry.outcome is EntryOutcome.OPEN:
-                entry.outcome = EntryOutcome.FAILED
-        while len(self._known) > _REMEMBERED_MAX:
-            self._known.pop(next(iter(self._known)), None)
+                found[name] = None
+        return found
 
 
 class _Work:

@@ -77,11 +77,13 @@ class BatchClaim:
 
     def claim(self, claims: Sequence[base.Claim]) -> int:
         """Claim a batch; see :meth:`.base.ClaimStore.claim`."""
+        validation.check_claims(claims)
         # Remains of a claim of one provider use no capacity.
         names = [claim.consumer for claim in claims
                  ] if _is_several(claims) else []
-        for refusal in self.find_full([claims]).values():
-            raise refusal
+        for refusals in self._find_full([([claims], 0)]):
+            for refusal in refusals.values():
+                raise refusal
         with self._session.announced(names):
             for _ in self._session.attempts():
                 try:
@@ -117,7 +119,7 @@ class BatchClaim:
 
         while due:
             # 1. Pass over the batches of providers that are full.
-            for number, full in zip([*due], self._find_full_each([
+            for number, full in zip([*due], self._find_full([
                     (requests[number], first)
                     for number, first in due.items()])):
                 refuse(number, full)
@@ -137,25 +139,19 @@ class BatchClaim:
                 del due[number]
         return outcomes
 
-    def find_full(
-        self, batches: Sequence[Sequence[base.Claim]], first: int = 0
-    ) -> dict[int, exception.ClaimRefused]:
+    def _find_full(
+        self, requests: Sequence[tuple[Sequence[Sequence[base.Claim]], int]]
+    ) -> list[dict[int, exception.ClaimRefused]]:
         """Return the refusals of batches whose provider is full.
 
         That takes two reads, instead of intents that are deleted again. If
-        the provider of the first is not known to be full, nothing is read;
-        a contended one with alternatives is read before.
+        the provider of the first batch of a request is not known to be full,
+        nothing is read; a contended one with alternatives is read before.
 
-        :param batches: alternatives for the same consumers
-        :param first: the position of the first batch to look at
+        :param requests: alternatives for the same consumers, and the position
+            of the first batch to look at
         :returns: by position; batches of several providers are left out
         """
-        return self._find_full_each([(batches, first)])[0]
-
-    def _find_full_each(
-        self, requests: Sequence[tuple[Sequence[Sequence[base.Claim]], int]]
-    ) -> list[dict[int, exception.ClaimRefused]]:
-        """Return :meth:`find_full` of several requests."""
         refusals: list[dict[int, exception.ClaimRefused]] = [
             {} for _ in requests]
         # The known counters are most likely outdated.

@@ -132,7 +132,6 @@ _DELETE = ('DELETE FROM {0}.claims WHERE provider = ? AND consumer = ? '
            'AND attempt = ? IF resources = ? AND several = ?')
 
 
-
 def query(request: Any) -> Query:
     """Return a request about one partition, or a scan, as CQL."""
     of: Callable[[Any], Query] = _QUERIES[type(request)]

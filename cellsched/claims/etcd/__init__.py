@@ -43,7 +43,7 @@ from cellsched import exception
 _RELEASE_MIN = (3, 4)
 
 
-class EtcdClaims(base.ClaimStore):
+class EtcdClaims(base.RequestClaims, base.ClaimStore):
     """Keep claims in etcd.
 
     ``[claims] connection`` says where:
@@ -157,20 +157,6 @@ class EtcdClaims(base.ClaimStore):
                        f'read: {exc}') from None
 
     # Claims.
-
-    def claim(self, claims: Sequence[base.Claim]) -> int:
-        outcome = self.claim_any([claims])
-        if outcome.chosen is None:
-            raise outcome.refusals[0]
-        return outcome.new
-
-    def claim_any(
-        self, batches: Sequence[Sequence[base.Claim]]
-    ) -> base.AnyOf:
-        [outcome] = self.claim_each([batches])
-        if isinstance(outcome, exception.CellschedException):
-            raise outcome
-        return outcome
 
     def claim_each(
         self, requests: Sequence[Sequence[Sequence[base.Claim]]]

@@ -91,7 +91,7 @@ def database(
     return databases.get(url, 'claims', options)
 
 
-class SQLClaims(base.ClaimStore):
+class SQLClaims(base.RequestClaims, base.ClaimStore):
     """Keep claims in SQLite, PostgreSQL, MariaDB or MySQL.
 
     The UPDATE that claims capacity also checks it. A batch of any size is one
@@ -121,22 +121,6 @@ class SQLClaims(base.ClaimStore):
 
     def sync(self) -> None:
         schema.SCHEMA.sync(self._database)
-
-    def claim(self, claims: Sequence[base.Claim]) -> int:
-        if not claims:
-            return 0
-        outcome = self.claim_any([claims])
-        if outcome.chosen is None:
-            raise outcome.refusals[0]
-        return outcome.new
-
-    def claim_any(
-        self, batches: Sequence[Sequence[base.Claim]]
-    ) -> base.AnyOf:
-        [outcome] = self.claim_each([batches])
-        if isinstance(outcome, base.AnyOf):
-            return outcome
-        raise outcome
 
     def claim_each(
         self, requests: Sequence[Sequence[Sequence[base.Claim]]]
