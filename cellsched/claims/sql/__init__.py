@@ -3,8 +3,8 @@
 
 * ``schema``: the tables; ``migrations`` has their history.
 * ``queries``: reads, and the traits of providers.
-* ``postgresql`` and ``mariadb``: writes of one round trip each, so that a
-  client that stops keeps no row locked.
+* ``postgresql`` and ``mariadb``: writes of claims and inventories, of one
+  round trip each, so that a client that stops keeps no row locked.
 * ``transactions``: writes on SQLite and MySQL, each call in one transaction.
 * ``fragments``: the demand of a batch, and parts of statements.
 * ``group_members``: memberships in server groups with a hard policy.
@@ -344,9 +344,7 @@ class SQLClaims(base.RequestClaims, base.ClaimStore):
                 current = queries.traits_of(connection, provider)
             if current == (root, has):
                 return
-            if self._one_round_trip is not None:
-                self._write('set_traits', provider, has, root)
-                return
+            # A client that stops here locks rows that no claim needs.
             with self._database.writer() as connection:
                 queries.set_traits(connection, provider, has, root)
 

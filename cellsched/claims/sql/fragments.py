@@ -52,10 +52,6 @@ class BatchDemand:
     shares: tuple[ClassDemand, ...]
 
 
-#: A provider's uuid and its demand for one resource class.
-Rows = Sequence[tuple[str, ClassDemand]]
-
-
 def values_of(inventory: base.Inventory) -> dict[str, Any]:
     """Return the values of an inventory by column."""
     return {'capacity': inventory.capacity, **dataclasses.asdict(inventory)}
@@ -107,46 +103,7 @@ def rows(claims: Iterable[base.Claim]) -> Iterator[dict[str, Any]]:
             ordinal += 1
 
 
-def parameters(demand: BatchDemand, sign: int) -> dict[str, Any]:
-    """Return the parameters of a demand.
-
-    :param sign: 1 to claim, -1 to release
-    """
-    parameters: dict[str, Any] = {}
-    for number, share in enumerate(demand.shares):
-        parameters |= _share_parameters(share, sign, f'{number}')
-    return parameters
-
-
-def _share_parameters(
-    share: ClassDemand, sign: int, place: str
-) -> dict[str, Any]:
-    return {f'resource{place}': share.resource,
-            f'amount{place}': sign * share.amount,
-            f'smallest{place}': share.smallest,
-            f'largest{place}': share.largest,
-            f'divisor{place}': share.divisor}
-
-
-def change(classes: int) -> sa.Update:
-    """Return the UPDATE of the used amounts of some classes."""
-    used = _inventories.c.used + sa.case(
-        {sa.bindparam(f'resource{number}'): sa.bindparam(
-            f'amount{number}', type_=sa.BigInteger)
-         for number in range(classes)},
-        value=_inventories.c.resource_class)
-    return sa.update(_inventories).values(used=used)
-
-
-def with_room(update: sa.Update, classes: int) -> sa.Update:
-    """Restrict an UPDATE to the rows with enough capacity."""
-    return update.where(sa.or_(*(
-        sa.and_(_inventories.c.resource_class == sa.bindparam(
-            f'resource{place}'), _fits(f'{place}'))
-        for place in range(classes))))
-
-
-def _fits(place: str) -> sa.ColumnElement[bool]:
+def _fits(place: int) -> sa.ColumnElement[bool]:
     """Return the condition that an amount fits in an inventory."""
     bind, columns = sa.bindparam, _inventories.c
     return sa.and_(
@@ -156,15 +113,22 @@ def _fits(place: str) -> sa.ColumnElement[bool]:
         bind(f'divisor{place}', type_=sa.BigInteger) % columns.step_size == 0)
 
 
-def row_parameters(rows: Rows, sign: int) -> dict[str, Any]:
+def row_parameters(
+    rows: Sequence[tuple[str, ClassDemand]], sign: int
+) -> dict[str, Any]:
     """Return the parameters of :func:`change_rows`.
 
+    :param rows: a provider's uuid and its demand for a resource class
     :param sign: 1 to claim, -1 to release
     """
     parameters: dict[str, Any] = {}
     for place, (provider, share) in enumerate(rows):
-        parameters[f'provider{place}'] = provider
-        parameters |= _share_parameters(share, sign, f'{place}')
+        parameters |= {
+            f'provider{place}': provider, f'resource{place}': share.resource,
+            f'amount{place}': sign * share.amount,
+            f'smallest{place}': share.smallest,
+            f'largest{place}': share.largest,
+            f'divisor{place}': share.divisor}
     return parameters
 
 
@@ -176,13 +140,13 @@ def change_rows(rows: int, room: bool) -> sa.Update:
     :param room: whether to update only rows with enough capacity
     """
     bind = sa.bindparam
-    each = {f'{place}': sa.and_(
+    each = [sa.and_(
         _inventories.c.provider == bind(f'provider{place}'),
         _inventories.c.resource_class == bind(f'resource{place}'))
-        for place in range(rows)}
+        for place in range(rows)]
     return sa.update(_inventories).where(sa.or_(*(
         sa.and_(these, _fits(place)) if room else these
-        for place, these in each.items()
+        for place, these in enumerate(each)
     ))).values(used=_inventories.c.used + sa.case(*(
         (these, bind(f'amount{place}', type_=sa.BigInteger))
-        for place, these in each.items())))
+        for place, these in enumerate(each))))

@@ -388,31 +388,6 @@ def correct(
         'WHERE uuid = %(of)s;'), parameters)
 
 
-def set_traits(
-    database: session.Database, provider: str, traits: Iterable[str],
-    root: str,
-) -> None:
-    """Set the traits of a provider; the last of concurrent calls wins.
-
-    :raises cellsched.db.guarded_statements.StatementRefused: the transaction
-        lost to another one
-    """
-    named = sorted(traits)
-    parameters: dict[str, Any] = {
-        'of': provider, 'root': root, 'named': [*named, ''],
-        **{f'trait_{n}': trait for n, trait in enumerate(named)}}
-    rows = ', '.join(f'(%(of)s, %(trait_{n})s)' for n in range(len(named)))
-    guarded_statements.execute(database, _compound(
-        'INSERT INTO provider_trees (provider, root) VALUES (%(of)s, %(root)s)'
-        ' ON DUPLICATE KEY UPDATE root = %(root)s;',
-        'DELETE FROM provider_traits WHERE provider = %(of)s '
-        'AND trait NOT IN %(named)s;',
-        # The update changes nothing: it ignores a row that exists.
-        *([f'INSERT INTO provider_traits (provider, trait) VALUES {rows} '
-           'ON DUPLICATE KEY UPDATE provider = %(of)s;'] if named else ()),
-    ), parameters)
-
-
 #: Reads the rows without a lock, then tries to lock each of them. A row that
 #: is locked is not found.
 _LOCKED = _compound(

@@ -455,33 +455,6 @@ def correct(
         **_NOTHING}, is_script=True)
 
 
-_SET_TRAITS = ['''
-INSERT INTO provider_trees (provider, root) VALUES (%(of)s, %(root)s)
-ON CONFLICT (provider) DO UPDATE SET root = excluded.root
-''', '''
-DELETE FROM provider_traits WHERE provider = %(of)s
-AND NOT trait = ANY(%(traits)s::text[])
-''', '''
-INSERT INTO provider_traits (provider, trait)
-SELECT %(of)s, trait FROM unnest(%(traits)s::text[]) AS trait
-ON CONFLICT DO NOTHING
-''']
-
-
-def set_traits(
-    database: session.Database, provider: str, traits: Iterable[str],
-    root: str,
-) -> None:
-    """Set the traits of a provider; the last of concurrent calls wins.
-
-    :raises cellsched.db.guarded_statements.StatementRefused: the transaction
-        lost to another one
-    """
-    guarded_statements.execute(database, ';'.join(_SET_TRAITS), {
-        'of': provider, 'root': root, 'traits': sorted(traits),
-    }, is_script=True)
-
-
 _NOTHING = {f'no_{name}': value
             for name, value in values_of(base.Inventory(total=0)).items()}
 

@@ -12,16 +12,10 @@ concurrent inserts of one consumer on InnoDB, and a transfer concurrent with a
 claim of both of its consumers.
 """
 
-from collections.abc import Callable
 from collections.abc import Iterable
-from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
-import functools
-import math
-from typing import Any
-from typing import TypeVar
 
 import sqlalchemy as sa
 
@@ -36,12 +30,9 @@ _providers = schema.providers
 _inventories = schema.inventories
 _allocations = schema.allocations
 
-#: Rows that one statement changes by name, so that different demands do not
-#: need a statement each. The time to find each row grows with this number.
+#: Inventories that one statement changes. The time to find each row grows with
+#: this number.
 _ROWS_MAX = 20
-
-#: A property that providers share.
-_Alike = TypeVar('_Alike')
 
 
 class InsufficientCapacity(Exception):
@@ -59,12 +50,10 @@ def claim(connection: sa.Connection, claims: Sequence[base.Claim]) -> None:
     group_members.lock(connection, claims)
     connection.execute(sa.insert(_allocations), list(fragments.rows(claims)))
     group_members.join(connection, claims)
-    groups = fragments.group(claims)
-    _lock(connection, groups)
-    for rows, update, parameters in _moves(groups, 1, _add):
-        if connection.execute(update, parameters).rowcount != rows:
-            raise InsufficientCapacity()
-    _note(connection, groups, 1, claims[0].consumer)
+    demands = fragments.demands(claims)
+    _lock(connection, demands)
+    _count(connection, demands, 1)
+    _note(connection, demands, 1, claims[0].consumer)
 
 
 def release(connection: sa.Connection, consumers: Iterable[str]) -> None:
@@ -102,12 +91,11 @@ def _give_back(
 ) -> None:
     """Release consumers with locked allocations."""
     claims = [claim for holds in held.values() for claim in holds]
-    groups = fragments.group(claims)
-    _lock(connection, groups)
+    demands = fragments.demands(claims)
+    _lock(connection, demands)
     group_members.free(connection, held)
-    for _, update, parameters in _moves(groups, -1, _subtract):
-        connection.execute(update, parameters)
-    _note(connection, groups, -1, claims[0].consumer)
+    _count(connection, demands, -1)
+    _note(connection, demands, -1, claims[0].consumer)
 
 
 def set_inventory(
@@ -122,8 +110,8 @@ def set_inventory(
     if new:
         connection.execute(sa.insert(_providers).values(
             uuid=provider, consumers=0, lane=0, position=0))
-    groups = {fragments.BatchDemand(0, ()): [provider]}
-    _lock(connection, groups)
+    demands = {provider: fragments.BatchDemand(0, ())}
+    _lock(connection, demands)
     existing = set(connection.execute(
         sa.select(_inventories.c.resource_class)
         .where(_inventories.c.provider == provider)
@@ -139,88 +127,52 @@ def set_inventory(
         else:
             connection.execute(sa.insert(_inventories).values(
                 provider=provider, resource_class=resource, used=0, **values))
-    _note(connection, groups, 0, provider)
+    _note(connection, demands, 0, provider)
 
 
-def _lock(
-    connection: sa.Connection,
-    groups: Mapping[fragments.BatchDemand, list[str]],
-) -> None:
+def _lock(connection: sa.Connection, uuids: Iterable[str]) -> None:
     """Lock the providers; SQLite has locked the whole database already."""
     if connection.dialect.name == 'sqlite':
         return
-    uuids = sorted(uuid for group in groups.values() for uuid in group)
-    for chunk in statements.chunks(uuids):
+    for chunk in statements.chunks(sorted(uuids)):
         connection.execute(
             sa.select(_providers.c.uuid).where(_providers.c.uuid.in_(chunk))
             .order_by(_providers.c.uuid).with_for_update())
 
 
 def _note(
-    connection: sa.Connection,
-    groups: Mapping[fragments.BatchDemand, list[str]],
+    connection: sa.Connection, demands: Mapping[str, fragments.BatchDemand],
     sign: int, key: str,
 ) -> None:
     """Update the number of consumers, and move providers in the feed."""
     alike: dict[int, list[str]] = {}
-    for demand, uuids in groups.items():
-        alike.setdefault(demand.consumers, []).extend(uuids)
+    for uuid, demand in demands.items():
+        alike.setdefault(demand.consumers, []).append(uuid)
     lane = schema.FEED.move(connection, key)
-    for consumers, uuids in _chunks(alike):
-        connection.execute(_NOTE, {
-            'uuids': uuids, 'in_lane': lane, 'change': sign * consumers})
-
-
-def _chunks(
-    groups: Mapping[_Alike, list[str]]
-) -> Iterator[tuple[_Alike, list[str]]]:
-    for alike, uuids in groups.items():
+    for consumers, uuids in alike.items():
         for chunk in statements.chunks(uuids):
-            yield alike, chunk
+            connection.execute(_NOTE, {
+                'uuids': chunk, 'in_lane': lane, 'change': sign * consumers})
 
 
-def _moves(
-    groups: Mapping[fragments.BatchDemand, list[str]], sign: int,
-    move: Callable[[int], sa.Update],
-) -> Iterator[tuple[int, sa.Update, Mapping[str, Any]]]:
-    """Yield statements, their parameters, and the number of their rows.
-
-    There is a statement for each demand, or for groups of rows, whichever
-    gives fewer statements.
+def _count(
+    connection: sa.Connection, demands: Mapping[str, fragments.BatchDemand],
+    sign: int,
+) -> None:
+    """Add the demands to the used amounts.
 
     :param sign: 1 to claim, -1 to release
-    :param move: returns the statement for a number of classes
+    :raises InsufficientCapacity: a claim does not fit
     """
-    chunks = list(_chunks(groups))
-    rows = [(uuid, share) for demand, uuids in chunks
-            for uuid in uuids for share in demand.shares
-            ] if len(chunks) > 1 else []
-    if len(chunks) == 1 or len(chunks) <= math.ceil(len(rows) / _ROWS_MAX):
-        for demand, uuids in chunks:
-            yield len(uuids) * len(demand.shares), move(len(demand.shares)), {
-                'uuids': uuids, **fragments.parameters(demand, sign)}
-        return
+    rows = [(uuid, share) for uuid, demand in demands.items()
+            for share in demand.shares]
     for start in range(0, len(rows), _ROWS_MAX):
         some = rows[start:start + _ROWS_MAX]
-        yield len(some), fragments.change_rows(
-            len(some), room=sign > 0), fragments.row_parameters(some, sign)
-
-
-@functools.cache
-def _add(classes: int) -> sa.Update:
-    """Return the statement that claims amounts if they fit."""
-    return fragments.with_room(_move(classes), classes)
-
-
-@functools.cache
-def _subtract(classes: int) -> sa.Update:
-    return _move(classes).where(_inventories.c.resource_class.in_(
-        [sa.bindparam(f'resource{number}') for number in range(classes)]))
-
-
-def _move(classes: int) -> sa.Update:
-    return fragments.change(classes).where(
-        _inventories.c.provider.in_(sa.bindparam('uuids', expanding=True)))
+        changed = connection.execute(
+            fragments.change_rows(len(some), room=sign > 0),
+            fragments.row_parameters(some, sign)).rowcount
+        if sign > 0 and changed < len(some):
+            raise InsufficientCapacity()
 
 
 _NOTE = sa.update(_providers).where(
