@@ -53,9 +53,9 @@ class EtcdClaims(base.RequestClaims, base.ClaimStore):
 
     A claim is one transaction, on the condition that the providers are
     unchanged since this process read them. After a conflict the answer has
-    their current values. If most claims conflict, the providers are read from
-    the member first, which is cheaper than a failed transaction. Concurrent
-    claims of a process are one transaction. A batch with too many providers
+    their current values. A provider with a conflict a short time ago is read
+    first, which is cheaper than a failed transaction. Concurrent claims of a
+    process are one transaction. A batch with too many providers
     for conditions on each of them holds the store for a moment.
 
     :param client: sends requests; see :mod:`.claims.etcd.protocol`

@@ -358,8 +358,6 @@ def _op(op: protocol.Op) -> dict[str, Any]:
     body: dict[str, Any] = {'key': key}
     if op.end:
         body |= {'range_end': _encoded(op.end), 'limit': op.limit}
-    if op.is_local:
-        body['serializable'] = True
     return {'request_range': body}
 
 

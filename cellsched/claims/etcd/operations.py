@@ -25,11 +25,6 @@ from cellsched.claims import remote
 from cellsched.claims import validation
 from cellsched import exception
 
-#: Weight of the latest write in the average share of outdated cache entries,
-#: and the share from which the cache is read again before a write: a failed
-#: transaction waits for the disk, a read does not.
-_NEWEST, _TOO_OLD = 0.1, 0.3
-
 
 class Operation(abc.ABC):
     """A change that depends on some records.
@@ -225,7 +220,6 @@ class OperationQueue:
     ) -> None:
         self._store = store
         self._locks = locks
-        self._old_share = 0.0
         self._group_commit = batching.GroupCommit(
             self._write, make_lock=store.clock.lock,
             turn_s=store.retry_timeout_s)
@@ -259,8 +253,7 @@ class OperationQueue:
 
     def _write_some(self, operations: Sequence[Operation]) -> None:
         """Write as many operations as one transaction may have."""
-        # 1. Take operations in their order until the keys are too many. A
-        #    later, smaller operation does not overtake a large one.
+        # A later, smaller operation does not overtake a large one.
         keys: dict[records.Key, None] = {}
         fitting = []
         for each in operations:
@@ -269,35 +262,25 @@ class OperationQueue:
                 break
             keys = more
             fitting.append(each)
-        # 2. While the cache is mostly right, conflicts are rare, and a lock
-        #    would cost more than it saves. Otherwise lock the providers that
-        #    the plan changes.
-        if not self._is_busy:
-            self._write_together(fitting, keys)
-            return
-        view = self._cached(fitting, keys)
-        changed = [] if view is None else self._plan(
-            view, fitting)[0].providers
-        with self._locks.held(changed):
-            self._write_together(fitting, keys)
+        self._write_together(fitting, keys)
 
     def _write_together(
         self, operations: Sequence[Operation],
         keys: Collection[records.Key],
     ) -> None:
+        providers = [name for kind, name in keys if kind == records.PROVIDER]
+        # A failed transaction waits for the disk, a read does not.
+        is_outdated = any(map(self._locks.is_contended, providers))
         current: transactions.View | None = None
-        is_first = True
 
         def attempt() -> None:
-            nonlocal current, is_first
+            nonlocal current
             # 1. Use cached providers, and after a conflict the values that the
             #    failed transaction returned. If the outcome of the last
             #    attempt is unknown and it was executed, this one conflicts.
-            view = self._cached(operations, keys, current)
-            is_cached, is_busy = is_first and view is not None, self._is_busy
-            if view is not None and is_first and is_busy:
-                self._learn(self._store.reread(view.records))
-            is_first = False
+            view = None
+            if current is not None or not is_outdated:
+                view = self._cached(operations, keys, current)
             view = view or self._store.read(keys)
             # 2. Plan. Refusals by cached values alone are not final.
             draft, outcomes = self._plan(view, operations)
@@ -307,14 +290,18 @@ class OperationQueue:
             # 3. Write, unless all is refused.
             if draft.written:
                 current = self._change(draft, operations)
-                if is_cached and not is_busy:
-                    self._learn(current is not None)
                 if current is not None:
                     raise Conflict
             for each, outcome in zip(operations, outcomes):
                 each.outcome = outcome
 
-        self._store.repeat(attempt)
+        try:
+            attempt()
+        except (Conflict, remote.NotSent, remote.OutcomeUnknown):
+            # A lock takes longer than most writes, so that only a write that
+            # was disturbed waits for one.
+            with self._locks.held(providers):
+                self._store.repeat(attempt)
 
     def _change(
         self, draft: transactions.Draft, operations: Iterable[Operation]
@@ -361,15 +348,6 @@ class OperationQueue:
         if current is not None:
             view.records.update(current.records)
         return view
-
-    @property
-    def _is_busy(self) -> bool:
-        """True if the cache is outdated for most writes."""
-        return self._old_share >= _TOO_OLD
-
-    def _learn(self, is_old: bool) -> None:
-        """Add to the statistics whether a cache entry was outdated."""
-        self._old_share += _NEWEST * (is_old - self._old_share)
 
     def _write_large(self, operation: Operation) -> None:
         """Write an operation with too many records to compare each of them.

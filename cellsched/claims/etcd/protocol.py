@@ -34,14 +34,11 @@ class Get:
     """Read one key, or a range of keys in the order of their bytes.
 
     :param limit: maximum number of keys; 0 for all
-    :param is_local: read the local data of the member, which may be behind
-        the cluster; a transaction of local reads does not wait for a quorum
     """
 
     key: bytes
     end: bytes = b''
     limit: int = 0
-    is_local: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -458,25 +458,6 @@ class Records:
                 found[key] = provider
         return found
 
-    def reread(self, seen: dict[records.Key, Any]) -> bool:
-        """Update cached providers from the member's local data.
-
-        A read of local data is fast, and may be behind the cluster.
-
-        :returns: whether any has changed
-        """
-        keys = [key for key in seen if key[0] == records.PROVIDER]
-        outcome = self.get(*(
-            protocol.Get(self.names.key(*key), is_local=True)
-            for key in keys))
-        has_changed = False
-        for key, kvs in zip(keys, outcome.found):
-            if kvs and kvs[0].revision > seen[key].revision:
-                seen[key] = records.StoredProvider.of(kvs[0])
-                self.see(key[1], seen[key])
-                has_changed = True
-        return has_changed
-
     def forget(self) -> None:
         """Empty the cache: the revisions have started again."""
         self._seen = {}

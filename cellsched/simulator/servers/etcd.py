@@ -29,8 +29,6 @@ class EtcdModel:
         self.revision = 1
         #: Up to this revision only the last change of each key is known.
         self.compacted = 0
-        #: Revisions that the member misses in a serializable read.
-        self.behind = 0
         #: Whether the alarm NOSPACE is raised: only deletions are accepted.
         self.is_full = False
         self._keys: dict[bytes, protocol.Found] = {}
@@ -60,12 +58,6 @@ class EtcdModel:
         return [self._keys[each] for each in sorted(self._keys)
                 if key <= each < end]
 
-    def _has(self, key: bytes) -> tuple[protocol.Found, ...]:
-        """Return a key as a lagging member has it."""
-        heard = self.revision - self.behind
-        return tuple([kv for kv in self._written
-                      if kv.key == key and kv.revision <= heard][-1:])
-
     def _transact(
         self, request: protocol.Transaction
     ) -> protocol.TransactionOutcome | protocol.Refusal:
@@ -87,8 +79,6 @@ class EtcdModel:
         for op in request.success if succeeded else request.failure:
             if isinstance(op, protocol.Transaction):
                 self._execute(op, after)
-            elif isinstance(op, protocol.Get) and op.is_local and self.behind:
-                found.append(self._has(op.key))
             elif isinstance(op, protocol.Get):
                 limit = op.limit or None
                 found.append(tuple(self.read(op.key, op.end)[:limit]))
