@@ -221,16 +221,15 @@ class SQLClaims(base.RequestClaims, base.ClaimStore):
         every = [claim for request in requests
                  for batch in request.missing.values() for claim in batch]
 
-        def attempt() -> Any:
-            with self._database.reader() as connection:
-                return (
-                    queries.inventories(
-                        connection, {claim.provider for claim in every}),
-                    group_members.members(connection, every))
+        def state(connection: sa.Connection) -> Any:
+            return (
+                queries.inventories(
+                    connection, {claim.provider for claim in every}),
+                group_members.members(connection, every))
 
         if not every:
             return {each: base.AnyOf(None, 0, each.busy) for each in requests}
-        (inventories, used), members = _repeat(attempt)
+        (inventories, used), members = self._read(state)
         plan: _Plan = {}
         joined: list[base.Claim] = []
         for request in requests:
@@ -273,34 +272,17 @@ class SQLClaims(base.RequestClaims, base.ClaimStore):
 
     def consumers(self, after: str = '', limit: int = 1000) -> list[str]:
         validation.check_limit(limit)
-
-        def attempt() -> list[str]:
-            with self._database.reader() as connection:
-                return queries.consumers(connection, after, limit)
-
-        return _repeat(attempt)
+        return self._read(queries.consumers, after, limit)
 
     def claims_of(
         self, consumers: Iterable[str]
     ) -> dict[str, list[base.Claim]]:
-        consumers = list(consumers)
-
-        def attempt() -> dict[str, list[base.Claim]]:
-            with self._database.reader() as connection:
-                return queries.claims_of(connection, consumers)
-
-        return _repeat(attempt)
+        return self._read(queries.claims_of, list(consumers))
 
     def memberships(
         self, consumers: Iterable[str]
     ) -> dict[str, base.Membership]:
-        consumers = list(consumers)
-
-        def attempt() -> dict[str, base.Membership]:
-            with self._database.reader() as connection:
-                return group_members.memberships(connection, consumers)
-
-        return _repeat(attempt)
+        return self._read(group_members.memberships, list(consumers))
 
     def rename_host(self, former: str, name: str) -> None:
         def attempt() -> None:
@@ -352,34 +334,21 @@ class SQLClaims(base.RequestClaims, base.ClaimStore):
 
     def roots(self, providers: Iterable[str]) -> dict[str, str]:
         named = list(providers)
-
-        def attempt() -> dict[str, str]:
-            with self._database.reader() as connection:
-                return queries.roots(connection, named)
-
-        return _repeat(attempt) if named else {}
+        return self._read(queries.roots, named) if named else {}
 
     def find_providers(
         self, query: base.ProviderQuery, limit: int | None = None
     ) -> list[str]:
         validation.check_query(query, limit)
-
-        def attempt() -> list[str]:
-            with self._database.reader() as connection:
-                return queries.find(connection, query, limit)
-
-        return _repeat(attempt)
+        return self._read(queries.find, query, limit)
 
     def inventories(
         self, providers: Iterable[str] | None = None
     ) -> dict[str, dict[str, base.Inventory]]:
-        named = None if providers is None else list(providers)
-
-        def attempt() -> dict[str, dict[str, base.Inventory]]:
-            with self._database.reader() as connection:
-                return queries.inventories(connection, named)[0]
-
-        return _repeat(attempt)
+        inventories, _ = self._read(
+            queries.inventories,
+            None if providers is None else list(providers))
+        return inventories
 
     def recount(self, provider: str) -> bool:
         def attempt() -> bool:
@@ -397,16 +366,10 @@ class SQLClaims(base.RequestClaims, base.ClaimStore):
     def usages(
         self, since: Any = None, providers: Iterable[str] | None = None
     ) -> base.UsageChanges:
-        named = None if providers is None else list(providers)
-
-        def attempt() -> base.UsageChanges:
-            with self._database.reader() as connection:
-                if named is not None:
-                    return base.UsageChanges(
-                        since, queries.usages_of(connection, named))
-                return _usages_since(connection, since)
-
-        return _repeat(attempt)
+        if providers is None:
+            return self._read(_usages_since, since)
+        return base.UsageChanges(since, self._read(
+            queries.usages_of, list(providers)))
 
     @property
     def _one_round_trip(self) -> types.ModuleType | None:
@@ -417,6 +380,16 @@ class SQLClaims(base.RequestClaims, base.ClaimStore):
         if dialect.name in mysql.DIALECTS and dialect.is_mariadb:
             return mariadb
         return None
+
+    def _read(
+        self, query: Callable[..., _Outcome], *args: Any
+    ) -> _Outcome:
+        """Return the result of a query of a connection."""
+        def attempt() -> _Outcome:
+            with self._database.reader() as connection:
+                return query(connection, *args)
+
+        return _repeat(attempt)
 
     def _write(self, name: str, *args: Any) -> Any:
         """Call a function that writes in a transaction; return its result."""
