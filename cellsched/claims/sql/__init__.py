@@ -352,9 +352,6 @@ class SQLClaims(base.RequestClaims, base.ClaimStore):
 
     def recount(self, provider: str) -> bool:
         def attempt() -> bool:
-            if self._one_round_trip is None:
-                with self._database.writer() as connection:
-                    return transactions.recount(connection, provider)
             with self._database.reader() as connection:
                 found = transactions.find_correction(connection, provider)
             if found is not None:

@@ -24,6 +24,7 @@ from cellsched.claims.sql import fragments
 from cellsched.claims.sql import group_members
 from cellsched.claims.sql import queries
 from cellsched.claims.sql import schema
+from cellsched.db import guarded_statements
 from cellsched.db import statements
 
 _providers = schema.providers
@@ -250,18 +251,18 @@ def find_correction(
     return Correction(lane, position, consumers, wrong, lost)
 
 
-def recount(connection: sa.Connection, provider: str) -> bool:
-    """Correct the counters of a provider; return whether any was wrong.
+def correct(
+    connection: sa.Connection, provider: str, correction: Correction
+) -> None:
+    """Write the right counters of a provider.
 
-    The provider's row is locked first, as in all transactions that change
-    counters. Concurrent transactions with allocations wait for it and apply
-    their changes afterwards; their uncommitted allocations are not read here.
-    So each allocation is counted once.
+    :raises cellsched.db.guarded_statements.StatementRefused: the provider has
+        changed since they were read
     """
-    connection.execute(_STATE.with_for_update(), {'of': provider})
-    correction = find_correction(connection, provider)
-    if correction is None:
-        return False
+    state = connection.execute(
+        _STATE.with_for_update(), {'of': provider}).one()
+    if (state.lane, state.position) != (correction.lane, correction.position):
+        raise guarded_statements.StatementRefused
     for resource, (used, capacity) in correction.wrong.items():
         connection.execute(
             sa.update(_inventories).where(
@@ -277,4 +278,3 @@ def recount(connection: sa.Connection, provider: str) -> bool:
         sa.update(_providers).where(_providers.c.uuid == provider)
         .values(consumers=correction.consumers, **schema.FEED.marks),
         {'in_lane': schema.FEED.move(connection, provider)})
-    return True

@@ -77,6 +77,28 @@ class TestLost(base.TestCase):
             claims.Claim('c', 'p0', {'VCPU': 2})]))
         self.assertEqual({'c'}, set(store.claims_of(['c'])))
 
+    def test_recount_keeps_a_concurrent_claim(self):
+        database = self.make_database()
+        store, other = sql.SQLClaims(database), sql.SQLClaims(
+            self.make_database())
+        store.set_inventory('p0', {'VCPU': claims.Inventory(total=8)})
+        with database.writer() as connection:
+            connection.exec_driver_sql('UPDATE inventories SET used = 5')
+        find = transactions.find_correction
+
+        def find_before_a_claim(*args):
+            self.patch(transactions, 'find_correction', find)
+            found = find(*args)
+            other.claim([claims.Claim('c', 'p0', {'VCPU': 2})])
+            return found
+
+        self.patch(transactions, 'find_correction', find_before_a_claim)
+
+        self.assertTrue(store.recount('p0'))
+
+        [usage] = store.usages().usages
+        self.assertEqual(({'VCPU': 2}, 1), (usage.used, usage.consumers))
+
 
 class TestProviders(base.TestCase):
     """A consumer with several providers is counted on each of them."""
