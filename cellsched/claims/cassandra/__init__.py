@@ -151,16 +151,13 @@ class CassandraClaims(base.RequestClaims, base.ClaimStore):
                 schema='claims', url=self._place, version='none',
                 expected=', '.join(described.missing),
                 command='cellsched-manage claims_db sync')
-        self._learn(described)
 
     def sync(self) -> None:
         self._session.ask(requests.Create(self._copies))
-        self._learn(self._session.ask(requests.Describe()))
 
     def claim_each(
         self, requests: Sequence[Sequence[Sequence[base.Claim]]]
     ) -> Sequence[base.AnyOf | exception.CellschedException]:
-        self._prepare()
         found = self._claim.claim_each(requests)
         outcomes: list[base.AnyOf | exception.CellschedException] = []
         for number, batches in enumerate(requests):
@@ -172,12 +169,10 @@ class CassandraClaims(base.RequestClaims, base.ClaimStore):
         return outcomes
 
     def release(self, consumers: Iterable[str]) -> None:
-        self._prepare()
         self._release.release(_keys(consumers))
 
     def transfer(self, source: str, target: str) -> bool:
         validation.check_transfer(source, target)
-        self._prepare()
         return self._transfer.transfer(source, target)
 
     def claims_of(
@@ -203,12 +198,11 @@ class CassandraClaims(base.RequestClaims, base.ClaimStore):
         self, provider: str, inventory: Mapping[str, base.Inventory]
     ) -> None:
         validation.check_inventory(provider, inventory)
-        self._prepare()
         for _ in self._session.attempts():
             figures = self._session.ask(requests.ReadFigures(provider))
             change = (slots.first(provider, inventory) if figures is None
                       else slots.following(
-                          figures, inventory, bool(self._ledger.adds)))
+                          figures, inventory, self._ledger.adds))
             if change is None:
                 return
             answer = self._session.try_all([change])[0]
@@ -233,7 +227,6 @@ class CassandraClaims(base.RequestClaims, base.ClaimStore):
         return self._trees.find(query, limit)
 
     def recount(self, provider: str) -> bool:
-        self._prepare()
         return self._recovery.recount(provider)
 
     def usages(
@@ -317,15 +310,6 @@ class CassandraClaims(base.RequestClaims, base.ClaimStore):
         for figures in self._session.ask(requests.Scan(figures=True)):
             if slots.Slots.of(figures).unreadable:
                 self._recovery.recount(figures.provider)
-
-    def _prepare(self) -> None:
-        """Detect the features of the server in the first call."""
-        if self._ledger.adds is None:
-            self._learn(self._session.ask(requests.Describe()))
-
-    def _learn(self, described: requests.KeyspaceDescription) -> None:
-        if self._ledger.adds is None:
-            self._ledger.adds = described.adds
 
     def _identity(self) -> str:
         described: requests.KeyspaceDescription = self._session.ask(

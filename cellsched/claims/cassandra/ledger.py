@@ -164,7 +164,7 @@ class Ledger:
     """Changes providers for many threads.
 
     :param adds: whether the server supports addition to a column under a
-        condition; otherwise counters are compared and set
+        condition; otherwise counters are compared and set. None to detect it
     :param locks: see :class:`cellsched.claims.coordination.ContentionLock`
     """
 
@@ -172,9 +172,16 @@ class Ledger:
         self, session: Session, adds: bool | None, locks: ContentionLock
     ) -> None:
         self._session = session
-        self.adds = adds
+        self._adds = adds
         self._locks = locks
         self._known: dict[str, requests.Figures] = {}
+
+    @property
+    def adds(self) -> bool:
+        """Whether the server adds; detected in the first call."""
+        if self._adds is None:
+            self._adds = self._session.ask(requests.Describe()).adds
+        return bool(self._adds)
 
     def do(self, entries: Sequence[Entry]) -> None:
         """Apply entries until each has an outcome; blocks.
@@ -182,7 +189,7 @@ class Ledger:
         :raises cellsched.exception.DatabaseUnreachable: one has none in time
         """
         work = _Work(
-            self._session, self._known, bool(self.adds), self._locks)
+            self._session, self._known, self.adds, self._locks)
         for number in self._session.attempts():
             # A lock takes longer than most writes, so that only a call that
             # was disturbed waits for one.

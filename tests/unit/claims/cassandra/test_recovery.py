@@ -121,14 +121,13 @@ class TestRemainsOfDeadClients(tests.TestCase):
 
     def make_store(self, client=None):
         return base.make_store(
-            self.model, client, abandoned_s=0.0, retry_timeout_s=5.0)
+            self.model, client, abandoned_s=0.0, retry_timeout_s=5.0,
+            adds=True)
 
     def dies_in(self, call, number, fate):
         """Return the client if it died during the call, or None."""
         client = MortalClient(self.model, number, fate)
         store = self.make_store(client)
-        store._prepare = lambda: None
-        store._ledger.adds = True
         try:
             call(store)
         except Died:
