@@ -220,9 +220,8 @@ class BatchClaim:
         self._undo([*intents.values()], entries)
         refused = {entry.provider: entry.figures for entry in entries
                    if entry.outcome is _Outcome.REFUSED}
-        if refused:
-            self._refuse(new, refused)
-        raise _Busy()
+        refusal = self._final_refusal(new, refused) if refused else None
+        raise refusal or _Busy()
 
     def _try_each(
         self, batches: Sequence[Sequence[base.Claim]]
@@ -263,20 +262,11 @@ class BatchClaim:
                       for record in records])
         for number, entry in entries.items():
             if entry.outcome is _Outcome.REFUSED:
-                outcomes[number] = self._refusal_of(
+                outcomes[number] = self._final_refusal(
                     [claim for claim in batches[number]
-                     if claim.consumer in inserted], entry)
+                     if claim.consumer in inserted],
+                    {entry.provider: entry.figures}) or _Busy()
         return outcomes
-
-    def _refusal_of(
-        self, claims: Sequence[base.Claim], entry: Entry
-    ) -> Exception:
-        """Return the refusal of a batch; :class:`_Busy` if it is not final."""
-        try:
-            self._refuse(claims, {entry.provider: entry.figures})
-        except exception.ClaimRefused as exc:
-            return exc
-        return _Busy()
 
     # Consumers.
 
@@ -400,15 +390,14 @@ class BatchClaim:
 
     # Refusals.
 
-    def _refuse(
+    def _final_refusal(
         self, claims: Sequence[base.Claim],
         refused: Mapping[str, requests.Figures | None],
-    ) -> None:
-        """Raise the refusal of a batch if it is final.
+    ) -> exception.ClaimRefused | None:
+        """Return the refusal of a batch; None if it is to be tried again.
 
         Claims of undecided batches may still be rolled back. If that would
-        free enough capacity, those batches are resolved and nothing is
-        raised, so that the claim is tried again.
+        free enough capacity, those batches are resolved.
 
         :param refused: the counters of the providers that refused it; None
             for an unknown provider
@@ -427,15 +416,15 @@ class BatchClaim:
         concerned = [claim for claim in claims if claim.provider in refused]
         # 2. The batch fits by now.
         if _refusal(concerned, figures, {}) is None:
-            return
+            return None
         # 3. It does not fit even if all undecided claims are rolled back.
         refusal = _refusal(concerned, figures, undecided)
-        if refusal is not None:
-            raise refusal
-        # 4. Resolve one undecided claim of each provider.
-        for provider, rows in undecided.items():
-            for row in rows[:1]:
-                self._resolve(provider, row)
+        if refusal is None:
+            # 4. Resolve one undecided claim of each provider.
+            for provider, rows in undecided.items():
+                for row in rows[:1]:
+                    self._resolve(provider, row)
+        return refusal
 
     def _undecided(
         self, rows: Sequence[requests.ClaimRow]

@@ -192,24 +192,20 @@ class ConsumerRecovery:
                 return state
             if state.blocked_by is not None:
                 state.blocked_by.check()
-            # 1. An operation that is decided is completed.
-            if state.decided:
-                self.finish(state)
-                state = self.state(consumer)
-                if state.record is None or _is_stable(state):
-                    return state
-                continue
-            # 2. One that is not decided has abandoned_s to end, counted
-            #    from the first read of this version of the row.
+            # An operation that is not decided has abandoned_s to end, counted
+            # from the first read of this version of the row.
             if first is None or first.version != record.version:
                 first, began = record, self._session.clock.monotonic()
             waited_s = self._session.clock.monotonic() - began
-            # 3. Then it is rolled back.
-            if not wait or waited_s >= self._abandoned_s:
+            if state.decided:
+                self.finish(state)
+            elif not wait or waited_s >= self._abandoned_s:
                 self.cancel(record)
-                state = self.state(consumer)
-                if state.record is None or _is_stable(state):
-                    return state
+            else:
+                continue
+            state = self.state(consumer)
+            if state.record is None or _is_stable(state):
+                return state
         self._session.unreachable(
             f'the operations on consumer {consumer} do not end')
 
