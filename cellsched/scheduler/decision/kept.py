@@ -389,79 +389,38 @@ class WeightSum:
     def __init__(
         self, parts: Sequence[WeightPart], known: Sequence[KeptScores]
     ) -> None:
-        self.parts = parts
         self.log = ChangeLog()
-        self._known = known
+        self._parts, self._known = parts, known
         self._at = [each.log.end for each in known]
         self.weights = add_up(parts)
 
-    def repair(self) -> bool:
+    def repair(self, parts: Sequence[WeightPart]) -> bool:
         """Update the weights; return False if it is better to add up again."""
         rows = _union(each.log.since(at) for each, at
                       in zip(self._known, self._at))
         if rows is None or any(
-                part.scores is not each.values
-                for part, each in zip(self.parts, self._known)):
+                new.scores is not old.scores
+                for new, old in zip(parts, self._parts)):
             return False
         self._at = [each.log.end for each in self._known]
         if len(rows):
-            self.weights[rows] = add_up(self.parts, rows)
+            self.weights[rows] = add_up(self._parts, rows)
             self.log.add(rows)
         return True
-
-    def distance(self, parts: Sequence[WeightPart]) -> float:
-        """Return a bound on the change of the difference of two weights.
-
-        :param parts: the parts of the new weights of the same hosts
-        :returns: the bound, with rounding; infinity for other weighers
-        """
-        if len(parts) != len(self.parts):
-            return math.inf
-        total = rounding = 0.0
-        for new, old in zip(parts, self.parts):
-            if new.scores is not old.scores or (
-                    new.is_clamped != old.is_clamped):
-                return math.inf
-            ours, theirs = float(new.factor), float(old.factor)
-            most = max(abs(new.low), abs(new.high))
-            rounding += _ROUNDING * most * (abs(ours) + abs(theirs))
-            if (new.low, new.high, ours) != (old.low, old.high, theirs):
-                total += max(abs(ours - theirs), _LEAST) * (
-                    new.high - new.low)
-        return total and total + rounding
-
-
-#: A bound of the relative error of a weight.
-_ROUNDING = 1e-13
-
-#: Makes the distance of other bounds differ from 0.
-_LEAST = 1e-300
-
-#: Weights that differ by less between two scalings are worth a closer look.
-_NEAR = 0.01
 
 
 def weight_sum(
     parts: Sequence[WeightPart], known: Sequence[KeptScores],
-    hosts: view.Hosts, most: float = _NEAR,
-) -> tuple[WeightSum, float]:
-    """Return weights that are nearly those of these parts.
-
-    :param most: the greatest distance
-    :returns: the weights, with their distance
-    """
-    sums: list[WeightSum] = hosts.columns.kept.setdefault('sums', [])
-    near = {each.distance(parts): each for each in reversed(sums)}
-    distance = min(near, default=math.inf)
-    if distance <= most:
-        found = near[distance]
-        sums.remove(found)
-        if found.repair():
-            sums.append(found)
-            return found, distance
-    sums.append(WeightSum(parts, known))
-    del sums[:-_SUMS_MAX]
-    return sums[-1], 0.0
+    hosts: view.Hosts,
+) -> WeightSum:
+    """Return the current weights of all hosts, for these parts."""
+    sums = hosts.columns.kept.setdefault('sums', {})
+    key = tuple(part.key for part in parts)
+    found: WeightSum | None = sums.pop(key, None)
+    if found is None or not found.repair(parts):
+        found = WeightSum(parts, known)
+    _keep(sums, key, found, _SUMS_MAX)
+    return found
 
 
 #: The most blocks, and the least rows of one.
@@ -516,24 +475,21 @@ class BlockMaxima:
         return True
 
     def contenders(
-        self, passed_: PassingHosts, sum_: WeightSum, count: int, begin: int,
-        distance: float,
+        self, passed_: PassingHosts, sum_: WeightSum, count: int, begin: int
     ) -> view.Column | None:
         """Return the rows that may be among the best ones.
 
         None means that they are many.
 
         :param begin: the row that is first among equals
-        :param distance: by how much two weights may differ more
         """
         most = self._most
         if count > len(most):
             return None
         # Each of this many blocks has a host with at least this weight.
         least = most.max() if count == 1 else np.sort(most)[-count]
-        if distance or least <= _NONE / 2:
-            chosen = np.flatnonzero(
-                (most >= least - distance) & (most > _NONE / 2))
+        if least <= _NONE / 2:
+            chosen = np.flatnonzero(most > _NONE / 2)
         else:
             # Of equals in all blocks, only the first ones matter.
             ties = np.flatnonzero(most == least)
@@ -547,7 +503,7 @@ class BlockMaxima:
                 + np.arange(self._size)).reshape(-1)
         rows = rows[:np.searchsorted(rows, len(passed_.mask))]
         near = passed_.mask[rows]
-        near &= sum_.weights[rows] >= least - distance
+        near &= sum_.weights[rows] >= least
         return rows[near]
 
 
@@ -561,15 +517,9 @@ class KeptBest:
         self, passed_: PassingHosts, parts: Sequence[WeightPart],
         known: Sequence[KeptScores], hosts: view.Hosts,
     ) -> None:
-        self._parts, self._known, self._hosts = parts, known, hosts
-        self._passed = passed_
-        self._find(_NEAR)
-
-    def _find(self, most: float) -> None:
-        """Find weights at most this far from those of the parts."""
-        self._sum, self._distance = weight_sum(
-            self._parts, self._known, self._hosts, most)
-        self._blocks = self._passed.best(self._sum)
+        self._parts, self._passed = parts, passed_
+        self._sum = weight_sum(parts, known, hosts)
+        self._blocks = passed_.best(self._sum)
 
     def weights(self, rows: view.Column) -> view.Column:
         """Return the weights of rows."""
@@ -577,14 +527,8 @@ class KeptBest:
 
     def contenders(self, count: int, begin: int) -> view.Column | None:
         """Return a few rows with the best ones, ascending; None if many."""
-        found = self._blocks.contenders(
-            self._passed, self._sum, count, begin, self._distance)
-        if found is None and self._distance:
-            # Many hosts are nearly equal, and only some of equals count.
-            self._find(0.0)
-            found = self._blocks.contenders(
-                self._passed, self._sum, count, begin, 0.0)
-        return found
+        return self._blocks.contenders(
+            self._passed, self._sum, count, begin)
 
 
 def _changed(

@@ -104,16 +104,6 @@ class WeightPart:
         self._how = self.low, self.high, self._clamped
         return self._how != before
 
-    @property
-    def is_clamped(self) -> bool:
-        """Return whether a score may be beyond a bound that is set."""
-        return self._clamped
-
-    @property
-    def factor(self) -> float | view.Column:
-        """Return the weight of a score of 1."""
-        return self.multiplier / (self.high - self.low)
-
     def weighted(self, out: view.Column, places: view.Column | slice) -> None:
         """Write its addition to the weights, up to a constant.
 
