@@ -54,10 +54,6 @@ SETS_MAX = 1000
 #: The number of an absent cell, which is less than any demand.
 _ABSENT = -1
 
-#: Entries: all, or some by their indices.
-Entries = slice | npt.NDArray[Any]
-_ALL = slice(None)
-
 #: Rows: all, or some by their indices.
 Rows = slice | npt.NDArray[Any]
 _ALL = slice(None)

@@ -712,8 +712,8 @@ class HostTable:
         """
         with self._lock:
             self._fold(before=before)
-            for uuid, count in self._inflight_builds.expire(before):
-                self._add(self._rows[uuid], host_view.BUILDS, -count)
+            for uuid in self._inflight_builds.expire(before):
+                self._add(self._rows[uuid], host_view.BUILDS, -1)
                 self._changed = True
 
     def _fold(self, reported: str = '', before: float = -math.inf) -> None:
@@ -850,8 +850,8 @@ class InflightBuilds:
         for uuid in uuids:
             self._times.pop(uuid, None)
 
-    def expire(self, before: float) -> Iterator[tuple[str, int]]:
-        """Yield hosts with the number of their builds that expire."""
+    def expire(self, before: float) -> Iterator[str]:
+        """Yield the host of each build that expires."""
         while self._begun and self._begun[0][0] < before:
             time, uuid = self._begun.popleft()
             times = self._times.get(uuid)
@@ -859,4 +859,4 @@ class InflightBuilds:
                 times.popleft()
                 if not times:
                     del self._times[uuid]
-                yield uuid, 1
+                yield uuid

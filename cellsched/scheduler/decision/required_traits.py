@@ -279,14 +279,7 @@ def _names(*names: str) -> frozenset[str]:
             f'flavor.extra_specs.hw:{each}', f'image.properties.hw_{each}'))
 
 
-class _DeviceTraits(RequiredTraits):
-    """A stage that rejects hosts without the trait of a device."""
-
-    def applies(self, request: objects.RequestSpec) -> bool:
-        return bool(self.required(request))
-
-
-class PackedVirtqueue(_DeviceTraits):
+class PackedVirtqueue(RequiredTraits):
     """Reject hosts without packed virtqueues, if requested.
 
     The extra spec ``hw:virtio_packed_ring`` or the image property
@@ -304,7 +297,7 @@ class PackedVirtqueue(_DeviceTraits):
         return {'COMPUTE_NET_VIRTIO_PACKED'}
 
 
-class EphemeralEncryption(_DeviceTraits):
+class EphemeralEncryption(RequiredTraits):
     """Reject hosts without encryption of local disks, if requested.
 
     ``hw:ephemeral_encryption`` or ``hw_ephemeral_encryption`` requests it,
@@ -322,7 +315,7 @@ class EphemeralEncryption(_DeviceTraits):
             request, 'ephemeral_encryption_format', _FORMATS)
 
 
-class VirtioSound(_DeviceTraits):
+class VirtioSound(RequiredTraits):
     """Reject hosts without virtio sound devices, if requested.
 
     ``hw:sound_model`` or ``hw_sound_model`` with ``virtio`` requests one.
@@ -337,7 +330,7 @@ class VirtioSound(_DeviceTraits):
         return model & {_SOUND_MODELS['virtio']}
 
 
-class VTPM(_DeviceTraits):
+class VTPM(RequiredTraits):
     """Reject hosts that cannot emulate the requested TPM.
 
     ``hw:tpm_version`` or ``hw_tpm_version`` requests version ``1.2`` or

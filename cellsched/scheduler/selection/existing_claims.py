@@ -312,10 +312,9 @@ def check(
         on the host that the request is forced to
     """
     row = _row(hosts, request, frozenset(nodes))
-    found = pipeline.candidates(
-        hosts.at(np.array([row])), request, rebuild=True)
-    decision = decision_record.Decision(
-        1, decision_record.counts(1, found.stages, found.filtered.steps), ())
+    host = hosts.at(np.array([row]))
+    found = pipeline.candidates(host, request, rebuild=True)
+    decision = decision_record.of(host, found, ())
     if not len(found):
         return Verdict([], diagnosis.Diagnosis(
             1, pipeline.rejections(request, found)), decision)
