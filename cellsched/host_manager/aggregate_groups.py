@@ -119,10 +119,12 @@ class AggregateGroups:
     def _regroup(self, hosts: Iterable[str]) -> None:
         # Hosts in the same aggregates share one tuple of them.
         shared: dict[Group, Group] = {}
-        by_id = sorted(self._aggregates.items())
-        for host in hosts:
-            group = tuple(each for key, each in by_id
-                          if host in self._members[key])
+        found: dict[str, list[aggregate.HostAggregate]] = {
+            host: [] for host in hosts}
+        for key, each in sorted(self._aggregates.items()):
+            for host in self._members[key] & found.keys():
+                found[host].append(each)
+        for host, group in zip(found, map(tuple, found.values())):
             if group:
                 self._groups[host] = shared.setdefault(group, group)
             else:

@@ -37,29 +37,19 @@ def of_nodes(
     :param flaws: is filled with the values that are ignored
     """
     flaws = {} if flaws is None else flaws
-    hosts = hosts or [row.host for row in rows]
-    stats = [_json(row, 'stats', dict, flaws) for row in rows]
+    stats = [stats_of(row, flaws) for row in rows]
     children = [_children(row, flaws) if row.providers else []
                 for row in rows]
     traits = _each(rows, 'traits', lambda names: frozenset(map(str, names)),
                    flaws)
     return _sourced(sourced, rows, stats, traits, flaws) | {
+        **of_reports(rows, cell, stats, hosts, flaws),
         'children': [_numbered(each) if each else () for each in children],
         'child_uuids': [tuple(each.uuid for each in value)
                         for value in children],
-        'host': hosts,
-        # Most node names are host names.
-        'nodename': [host if row.hypervisor_hostname == host
-                     else row.hypervisor_hostname or ''
-                     for row, host in zip(rows, hosts)],
-        'host_ip': [row.host_ip or None for row in rows],
-        'cell': cell,
         'traits': traits,
-        'vcpus_total': [row.vcpus for row in rows],
-        'total_usable_ram_mb': [row.memory_mb for row in rows],
         'unreserved_ram_mb': [
             row.memory_mb - row.memory_mb_used for row in rows],
-        'total_usable_disk_gb': [row.local_gb for row in rows],
         'unreserved_disk_mb': [
             (row.local_gb - row.local_gb_used) * 1024 for row in rows],
         'cpu_allocation_ratio': [
@@ -68,9 +58,35 @@ def of_nodes(
             row.ram_allocation_ratio or 1.0 for row in rows],
         'disk_allocation_ratio': [
             row.disk_allocation_ratio or 1.0 for row in rows],
-        'num_io_ops': [_number(each, 'io_workload') for each in stats],
-        'failed_builds': [_number(each, 'failed_builds') for each in stats],
         **_hardware(rows, flaws),
+        'image_props': [_image_props(each) for each in stats],
+    }
+
+
+def of_reports(
+    rows: Sequence[Any], cell: str, stats: Sequence[dict[str, Any]],
+    hosts: Sequence[str] = (), flaws: Flaws | None = None,
+) -> dict[str, Any]:
+    """Return the columns that computes of Nova report in the same way.
+
+    :param stats: the statistics of the rows; see :func:`stats_of`
+    :param hosts: the names of the rows' hosts, if they are stored already
+    :param flaws: is filled with the values that are ignored
+    """
+    hosts = hosts or [row.host for row in rows]
+    return {
+        'host': hosts,
+        # Most node names are host names.
+        'nodename': [host if row.hypervisor_hostname == host
+                     else row.hypervisor_hostname or ''
+                     for row, host in zip(rows, hosts)],
+        'host_ip': [row.host_ip or None for row in rows],
+        'cell': cell,
+        'vcpus_total': [row.vcpus for row in rows],
+        'total_usable_ram_mb': [row.memory_mb for row in rows],
+        'total_usable_disk_gb': [row.local_gb for row in rows],
+        'num_io_ops': [number(each, 'io_workload') for each in stats],
+        'failed_builds': [number(each, 'failed_builds') for each in stats],
         # The database column is not nullable: an unknown type is empty text.
         'hypervisor_type': [row.hypervisor_type or None for row in rows],
         'hypervisor_version': [row.hypervisor_version or 0 for row in rows],
@@ -78,11 +94,20 @@ def of_nodes(
         'supported_instances': _each(
             rows, 'supported_instances', lambda listed: tuple(
                 tuple(map(str, each)) for each in listed
-                if isinstance(each, list)), flaws),
-        'image_props': [_image_props(each) for each in stats],
+                if isinstance(each, list)),
+            {} if flaws is None else flaws),
         'stats': [_lasting(each) for each in stats],
         'metrics': [row.metrics or '' for row in rows],
     }
+
+
+def stats_of(row: Any, flaws: Flaws) -> dict[str, Any]:
+    """Return the statistics of a compute node row.
+
+    :param flaws: is filled with values that are ignored
+    """
+    found: dict[str, Any] = _json(row, 'stats', dict, flaws)
+    return found
 
 
 def _hardware(rows: Sequence[Any], flaws: Flaws) -> dict[str, list[Any]]:
@@ -245,20 +270,20 @@ def _lasting(stats: dict[str, Any]) -> str:
     return json.dumps(lasting, sort_keys=True) if lasting else ''
 
 
-def _number(stats: dict[str, Any], name: str) -> int:
+def number(stats: dict[str, Any], name: str) -> int:
     """Return a statistic as a number; Nova's agents also report text."""
     try:
-        number = int(stats.get(name) or 0)
+        found = int(stats.get(name) or 0)
     except (OverflowError, TypeError, ValueError):
         return 0
-    return number if abs(number) <= columns.NUMBER_MAX else 0
+    return found if abs(found) <= columns.NUMBER_MAX else 0
 
 
 def _image_props(stats: dict[str, Any]) -> tuple[tuple[str, str, int], ...]:
     """Return how many servers have each value of each image property."""
     given = stats.get('image_props')
     return tuple(
-        (name, value, number) for name, counts in sorted(given.items())
+        (name, value, count) for name, counts in sorted(given.items())
         if isinstance(counts, dict) for value in sorted(counts)
-        if (number := _number(counts, value)) > 0
+        if (count := number(counts, value)) > 0
     ) if isinstance(given, dict) else ()

@@ -116,18 +116,11 @@ class FilterScheduler(base.SchedulerDriver):
                 for each in table.pending()]}
 
     def unready(self) -> str:
-        timeout_s = self.conf.scheduler.stale_cell_timeout
-        read_at = self.loader.read_at()
-        if not self.conf.scheduler.refresh_interval:
-            # Each request reads the hosts.
-            return ''
-        if read_at is None:
-            return 'the host table was not read yet'
-        age_s = self.parts.clock.timestamp() - read_at
-        if age_s > timeout_s:
-            return (f'the host table was read {age_s:.0f} seconds ago; the '
-                    f'limit is [scheduler] stale_cell_timeout, {timeout_s:g}')
-        return ''
+        options = self.conf.scheduler
+        return unready(
+            self.loader, self.parts.clock.timestamp(),
+            options.refresh_interval, '[scheduler] stale_cell_timeout',
+            options.stale_cell_timeout)
 
     def _metrics(self) -> list[metrics.Reading]:
         clock = self.parts.clock
@@ -173,6 +166,27 @@ class FilterScheduler(base.SchedulerDriver):
         request = self._networks.add(context, request)
         return self.placer.plan(
             context, request, instance_uuids, alternates)
+
+
+def unready(
+    source: HostSource, now: float, interval_s: float, option: str,
+    limit_s: float,
+) -> str:
+    """Return why the table of a source is too old; empty if it is not.
+
+    :param now: the time, in seconds since the epoch
+    :param interval_s: seconds between reads; 0 if each request reads the hosts
+    :param option: the option with the limit of the age
+    """
+    read_at = source.read_at()
+    if not interval_s:
+        return ''
+    if read_at is None:
+        return 'the host table was not read yet'
+    if now - read_at > limit_s:
+        return (f'the host table was read {now - read_at:.0f} seconds ago; '
+                f'the limit is {option}, {limit_s:g}')
+    return ''
 
 
 #: The label of cells without a name.

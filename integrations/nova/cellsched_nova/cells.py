@@ -26,6 +26,7 @@ from cellsched import exception
 from cellsched.hardware import devices
 from cellsched.hardware import documents
 from cellsched.hardware.host import HostTopology
+from cellsched.host_manager import node_columns
 
 CONF = nova.conf.CONF
 LOG = log.getLogger(__name__)
@@ -83,15 +84,12 @@ class KnownNode:
         """Return the facts of the row of a compute node."""
         *names, _, _, _ = cls.__slots__
         cells = _topology(node)
+        stats = node_columns.stats_of(node, {})
         return cls(*(getattr(node, name) for name in names),
-                   _number(_stats(node), 'num_instances'),
-                   _free_devices(node),
+                   node_columns.number(stats, 'num_instances'),
+                   sum(pool.count for pool in _pools(node)),
                    cells is not None and any(
                        cell.pcpus for cell in cells.cells))
-
-    @property
-    def stats(self) -> str:
-        return json.dumps({'num_instances': self.num_instances})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -266,15 +264,16 @@ def _changes(
     changed = [uuid for uuid, mark in marks.items()
                if mark is None or before.get(uuid) != mark]
     known: list[KnownNode] = []
-    found = columns((), context.cell_uuid)
+    found = columns((), (), context.cell_uuid)
     for start in range(0, len(changed), _NODES_AT_ONCE):
         nodes = [
             node for node in _nodes(
                 context, changed[start:start + _NODES_AT_ONCE],
                 (*_NODE, *hardware))
             if node.host in services and has_reported(node)]
-        known += map(KnownNode.of, nodes)
-        for name, values in columns(nodes, context.cell_uuid).items():
+        read = [*map(KnownNode.of, nodes)]
+        known += read
+        for name, values in columns(nodes, read, context.cell_uuid).items():
             if name != 'cell':
                 found[name] += values
     return CellChanges(marks, known, found, services)
@@ -405,48 +404,35 @@ def _reported_hardware(
             for row in _nodes(context, uuids, ('uuid', *hardware))}
 
 
-#: Statistics that differ between hosts; the first two have columns.
-_COUNTS = frozenset({'failed_builds', 'io_workload', 'image_props'})
-
-
 def has_reported(node: Any) -> bool:
     """Return whether a compute node has reported its free resources."""
     return node.free_disk_gb is not None
 
 
-def columns(nodes: Sequence[Any], cell: str) -> dict[str, Any]:
+def columns(
+    nodes: Sequence[Any], known: Sequence[KnownNode], cell: str
+) -> dict[str, Any]:
     """Return the columns from compute nodes.
 
     :param nodes: rows of compute nodes; all have reported
+    :param known: the facts of the same nodes
     """
-    stats = [_stats(node) for node in nodes]
-    return {
+    flaws: node_columns.Flaws = {}
+    stats = [node_columns.stats_of(node, flaws) for node in nodes]
+    found = node_columns.of_reports(nodes, cell, stats, flaws=flaws)
+    for uuid, problems in flaws.items():
+        LOG.warning('Compute node %s reports invalid values, which are '
+                    'ignored: %s', uuid, '; '.join(problems))
+    return found | {
         'numa_topology': [_topology(node) for node in nodes],
         'device_pools': [_pools(node) for node in nodes],
-        'host': [node.host for node in nodes],
-        'nodename': [node.hypervisor_hostname for node in nodes],
-        'host_ip': [str(node.host_ip) if node.host_ip else None
-                    for node in nodes],
-        'cell': cell,
-        'vcpus_total': [node.vcpus for node in nodes],
-        'total_usable_ram_mb': [node.memory_mb for node in nodes],
-        'total_usable_disk_gb': [node.local_gb for node in nodes],
         **{name: [_ratio(node, name) for node in nodes] for name in _RATIOS},
-        'num_io_ops': [_number(each, 'io_workload') for each in stats],
-        'failed_builds': [_number(each, 'failed_builds') for each in stats],
-        'free_pci_devices': [_free_devices(node) for node in nodes],
-        'hypervisor_type': [node.hypervisor_type or None for node in nodes],
-        'hypervisor_version': [node.hypervisor_version or 0
-                               for node in nodes],
-        'cpu_info': [node.cpu_info or '' for node in nodes],
-        'supported_instances': [_supported(node) for node in nodes],
-        'stats': [_lasting(each) for each in stats],
-        'metrics': [node.metrics or '' for node in nodes],
-        **usage(nodes),
+        'free_pci_devices': [each.free_pci_devices for each in known],
+        **usage(known),
     }
 
 
-def usage(nodes: Sequence[Any]) -> dict[str, list[int]]:
+def usage(nodes: Sequence[KnownNode]) -> dict[str, list[int]]:
     """Return the columns of the usage that compute nodes reported."""
     free_mb = [1024 * min(
         node.free_disk_gb, node.free_disk_gb
@@ -459,41 +445,14 @@ def usage(nodes: Sequence[Any]) -> dict[str, list[int]]:
         'free_disk_mb': free_mb,
         'unreserved_disk_mb': [1024 * node.local_gb for node in nodes],
         'disk_mb_used': [1024 * node.local_gb_used for node in nodes],
-        'num_instances': [_number(_stats(node), 'num_instances')
-                          for node in nodes],
+        'num_instances': [node.num_instances for node in nodes],
     }
 
 
-def uses_less(now: Any, before: Any) -> bool:
+def uses_less(now: KnownNode, before: KnownNode) -> bool:
     """Return whether less is used on a compute node than before."""
     return any(getattr(now, name) < getattr(before, name) for name in (
-        'vcpus_used', 'memory_mb_used', 'local_gb_used')) or (
-        _number(_stats(now), 'num_instances')
-        < _number(_stats(before), 'num_instances'))
-
-
-def service_columns(services: Sequence[Any]) -> dict[str, list[Any]]:
-    """Return the columns from compute services.
-
-    :param services: one service for each host
-    """
-    return {
-        'service_disabled': [bool(each.disabled) for each in services],
-        'forced_down': [bool(each.forced_down) for each in services],
-        'last_seen_up': [_timestamp(each.last_seen_up or each.created_at)
-                         for each in services],
-    }
-
-
-def _timestamp(time: datetime.datetime | None) -> float:
-    """Return the seconds since the epoch of a time from a database."""
-    if time is None:
-        return 0.0
-    return time.replace(tzinfo=datetime.UTC).timestamp()
-
-
-def _number(stats: Any, name: str) -> int:
-    return int(stats.get(name) or 0)
+        'vcpus_used', 'memory_mb_used', 'local_gb_used', 'num_instances'))
 
 
 _RATIOS = ('cpu_allocation_ratio', 'ram_allocation_ratio',
@@ -506,11 +465,6 @@ def _ratio(node: Any, name: str) -> float:
                  or getattr(CONF, f'initial_{name}'))
 
 
-def _stats(node: Any) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = json.loads(node.stats) if node.stats else {}
-    return found
-
-
 def _topology(node: Any) -> HostTopology | None:
     """Return the NUMA cells of a compute node; None if it reports none."""
     return parse_topology(getattr(node, TOPOLOGY, None) or '')
@@ -519,22 +473,6 @@ def _topology(node: Any) -> HostTopology | None:
 def _pools(node: Any) -> devices.Pools:
     """Return the free PCI devices of a compute node."""
     return parse_pools(getattr(node, DEVICES, None) or '')
-
-
-def _free_devices(node: Any) -> int:
-    return sum(pool.count for pool in _pools(node))
-
-
-def _supported(node: Any) -> tuple[tuple[str, ...], ...]:
-    listed = json.loads(node.supported_instances or '[]')
-    return tuple(map(tuple, listed))
-
-
-def _lasting(stats: Any) -> str:
-    """Return the statistics that many hosts share, as JSON text."""
-    lasting = {name: value for name, value in stats.items()
-               if name not in _COUNTS and not name.startswith('num_')}
-    return json.dumps(lasting, sort_keys=True) if lasting else ''
 
 
 #: Documents whose values are kept: many hosts report the same, and each of the

@@ -52,6 +52,7 @@ class NovaPlanner:
         self._parts = dataclasses.replace(
             parts, policy=dataclasses.replace(parts.policy, start=0.0))
 
+    @configuration.translate_errors()
     def plan(
         self, context: RequestContext, request: objects.RequestSpec,
         uuids: Sequence[str], alternates: int,
@@ -158,7 +159,7 @@ class NovaDeployment(deployment.ReadDeployment):
                 self.conf, snapshot, self._random, self._file_pipeline)
         with configuration.translate_errors():
             self._check_placement()
-            return _TranslatedPlanner(NovaPlanner(self._parts))
+            return NovaPlanner(self._parts)
 
     def capacity(
         self, snapshot: document.HostDocument, request: objects.RequestSpec
@@ -246,17 +247,6 @@ class NovaDeployment(deployment.ReadDeployment):
         if answer.status_code != 200:
             raise placement.PlacementUnavailable(
                 reason=f'it answered with status {answer.status_code}')
-
-
-class _TranslatedPlanner:
-    """A planner that translates the errors of Nova's libraries."""
-
-    def __init__(self, planner: NovaPlanner) -> None:
-        self._planner = planner
-
-    def plan(self, *args: Any) -> Any:
-        with configuration.translate_errors():
-            return self._planner.plan(*args)
 
 
 def configure(arguments: Sequence[str]) -> None:

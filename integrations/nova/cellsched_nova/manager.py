@@ -216,18 +216,10 @@ class ColumnSchedulerManager(SchedulerManager):
         """Return why the scheduler takes no requests; empty if it does."""
         if self._stopping.is_set():
             return 'the service stops'
-        if not CONF.cellsched.refresh_interval:
-            # Each request reads the hosts.
-            return ''
-        read_at = self._hosts.read_at()
-        if read_at is None:
-            return 'the host table was not read yet'
-        age_s = Clock().timestamp() - read_at
-        if age_s > CONF.cellsched.stale_hosts_timeout:
-            return (f'the host table was read {age_s:.0f} seconds ago; the '
-                    'limit is [cellsched] stale_hosts_timeout, '
-                    f'{CONF.cellsched.stale_hosts_timeout:g}')
-        return ''
+        return filter_scheduler.unready(
+            self._hosts, Clock().timestamp(), CONF.cellsched.refresh_interval,
+            '[cellsched] stale_hosts_timeout',
+            CONF.cellsched.stale_hosts_timeout)
 
     def _make_parts(self) -> Components:
         """Return the components for the current options."""

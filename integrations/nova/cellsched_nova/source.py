@@ -25,10 +25,12 @@ from oslo_utils import timeutils
 
 from cellsched.claims import remote
 from cellsched import clock
+from cellsched.db.api import aggregates
 from cellsched import exception
 from cellsched.hardware import units
+from cellsched.host_manager import aggregate_groups
+from cellsched.host_manager import node_columns
 from cellsched.host_manager import source
-from cellsched.hosts import aggregate
 from cellsched.hosts import document
 from cellsched.hosts import table
 from cellsched.hosts import view
@@ -646,7 +648,7 @@ class NovaHosts(source.HostSource):
             if uuid in self._nodes}
         current = list(self._marks[cell])
         if current:
-            self.table.put(current, nova_cells.service_columns([
+            self.table.put(current, node_columns.of_services([
                 changes.services[self._nodes[uuid].host] for uuid in current]))
         return new
 
@@ -795,8 +797,9 @@ class NovaAggregates:
         self._read_all = read_all
         self._read_at = time.monotonic()
         self._sign: tuple[Any, ...] | None = None
-        self._known: dict[int, tuple[Any, aggregate.HostAggregate]] = {}
-        self._groups: dict[str, tuple[aggregate.HostAggregate, ...]] = {}
+        self._known: dict[int, aggregates.AggregateRow] = {}
+        self._groups = aggregate_groups.AggregateGroups(
+            str(conf.default_availability_zone))
 
     def read(self, context: Any) -> None:
         """Read all aggregates if the last read is too old.
@@ -839,40 +842,18 @@ class NovaAggregates:
         :param nodes: Nova's compute nodes, by uuid
         :param new: nodes that always count as changed
         """
-        groups = self._grouped()
-        before, self._groups = self._groups, groups
+        rows = {number: aggregates.AggregateRow(
+            number, each.uuid, each.name, dict(each.metadata),
+            sorted(each.hosts)) for number, each
+            in dict(self._host_manager.aggs_by_id).items()}
+        touched = self._groups.apply(aggregates.AggregateChanges(
+            (), True, [row for number, row in rows.items()
+                       if self._known.get(number) != row], frozenset(rows)))
+        self._known = rows
         new = set(new)
-        changed = [uuid for uuid, node in nodes.items() if uuid in new
-                   or before.get(node.host) != groups.get(node.host)]
-        columns = [groups.get(nodes[uuid].host, ()) for uuid in changed]
+        changed = [uuid for uuid, node in nodes.items()
+                   if uuid in new or node.host in touched]
+        hosts = [nodes[uuid].host for uuid in changed]
         return changed, {
-            'aggregates': columns,
-            'availability_zone': [self._zone(group) for group in columns]}
-
-    def _grouped(self) -> dict[str, tuple[aggregate.HostAggregate, ...]]:
-        """Return the aggregates by host, for hosts in at least one."""
-        current = dict(self._host_manager.aggs_by_id)
-        for number in self._known.keys() - current.keys():
-            del self._known[number]
-        for number, each in current.items():
-            facts = (each.uuid, each.name, dict(each.metadata),
-                     frozenset(each.hosts))
-            if (number not in self._known or self._known[number][0] != facts):
-                self._known[number] = facts, aggregate.HostAggregate(
-                    number, each.uuid, each.name, dict(each.metadata))
-        groups: dict[str, list[aggregate.HostAggregate]] = {}
-        for _, ((_, _, _, hosts), one) in sorted(self._known.items()):
-            for host in hosts:
-                groups.setdefault(host, []).append(one)
-        # Hosts in the same aggregates share one tuple.
-        shared: dict[Any, Any] = {}
-        return {host: shared.setdefault(tuple(group), tuple(group))
-                for host, group in groups.items()}
-
-    def _zone(self, group: Iterable[aggregate.HostAggregate]) -> str:
-        for each in group:
-            zone = each.metadata.get(aggregate.ZONE_KEY)
-            if zone:
-                return zone
-        zone = self._conf.default_availability_zone
-        return str(zone)
+            'aggregates': [*map(self._groups.group, hosts)],
+            'availability_zone': [*map(self._groups.zone, hosts)]}

@@ -2,7 +2,6 @@
 """Compute nodes and services of Nova fill columns."""
 
 from concurrent import futures
-import datetime
 import json
 import threading
 import types
@@ -18,15 +17,14 @@ from tests import configuration_fixtures
 
 nova_objects.register_all()
 
-WHEN = datetime.datetime(2026, 1, 1)
-
 
 def node(**fields):
     """Return the row of a compute node."""
     return types.SimpleNamespace(**{
         'uuid': '00000000-0000-4000-8000-000000000000', 'host': 'host1',
         'hypervisor_hostname': 'node1', 'host_ip': '192.0.2.1', 'vcpus': 8,
-        'vcpus_used': 2, 'memory_mb': 8192, 'free_ram_mb': 6000,
+        'vcpus_used': 2, 'memory_mb': 8192, 'memory_mb_used': 512,
+        'free_ram_mb': 6000,
         'local_gb': 100, 'local_gb_used': 20, 'free_disk_gb': 80,
         'disk_available_least': None, 'cpu_allocation_ratio': 4.0,
         'ram_allocation_ratio': 1.0, 'disk_allocation_ratio': 1.0,
@@ -66,7 +64,8 @@ def pci_stats(*pools):
 class TestColumns(unittest.TestCase):
 
     def columns(self, **fields):
-        made = cells.columns([node(**fields)], 'cell')
+        row = node(**fields)
+        made = cells.columns([row], [cells.KnownNode.of(row)], 'cell')
         return {name: value[0] if isinstance(value, list) else value
                 for name, value in made.items()}
 
@@ -128,6 +127,14 @@ class TestColumns(unittest.TestCase):
                 found = self.columns(numa_topology=text)
             self.assertIsNone(found['numa_topology'])
             self.assertIn('numa_topology', logged.output[0])
+
+    def test_invalid_statistics_are_ignored_with_a_warning(self):
+        with self.assertLogs(cells.LOG.logger, 'WARNING') as logged:
+            found = self.columns(stats='{')
+
+        self.assertEqual((0, 0), (found['num_instances'],
+                                  found['num_io_ops']))
+        self.assertIn('stats is not a JSON object', logged.output[0])
 
     def test_options_serve_a_node_without_ratios(self):
         found = self.columns(cpu_allocation_ratio=None,
@@ -231,26 +238,14 @@ class TestReads(configuration_fixtures.TestCase):
         self.assertEqual([2, 2, 8], asked)
 
 
-class TestServices(unittest.TestCase):
-
-    def test_service_without_report_was_last_seen_at_its_creation(self):
-        found = cells.service_columns([types.SimpleNamespace(
-            disabled=1, forced_down=0, last_seen_up=None, created_at=WHEN)])
-
-        self.assertEqual({
-            'service_disabled': [True], 'forced_down': [False],
-            'last_seen_up': [WHEN.replace(tzinfo=datetime.UTC).timestamp()],
-        }, found)
-
-
 class TestUsesLess(unittest.TestCase):
 
     def test_lower_usage_of_a_node_is_detected(self):
-        before = node(memory_mb_used=512)
+        before = cells.KnownNode.of(node())
 
         for less in ({'memory_mb_used': 0}, {'vcpus_used': 1},
-                     {'local_gb_used': 0}, {'stats': {}}):
-            now = node(**{'memory_mb_used': 512, **less})
+                     {'local_gb_used': 0}, {'stats': '{}'}):
+            now = cells.KnownNode.of(node(**less))
             self.assertTrue(cells.uses_less(now, before), less)
             self.assertFalse(cells.uses_less(before, now), less)
         self.assertFalse(cells.uses_less(before, before))
