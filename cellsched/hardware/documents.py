@@ -19,6 +19,7 @@ from cellsched.hardware.devices import DeviceRequest
 from cellsched.hardware.devices import Pool
 from cellsched.hardware.devices import Pools
 from cellsched.hardware.fit import Networks
+from cellsched.hardware.fit import Pins
 from cellsched.hardware.fit import PlacedCell
 from cellsched.hardware.fit import Placement
 from cellsched.hardware.fit import Ratios
@@ -30,7 +31,6 @@ from cellsched.hardware.guest import parse_cpus
 from cellsched.hardware.host import HostCell
 from cellsched.hardware.host import HostTopology
 from cellsched.hardware.host import Pages
-from cellsched.hardware.packing import Pins
 
 _DATA = 'nova_object.data'
 

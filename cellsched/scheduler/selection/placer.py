@@ -32,13 +32,13 @@ from cellsched.scheduler.explanation import diagnosis
 from cellsched.scheduler import recording
 from cellsched.scheduler import request_validation
 from cellsched.scheduler import requirements
-from cellsched.scheduler.selection.attempt import Attempt
 from cellsched.scheduler.selection.claims import amounts_of
 from cellsched.scheduler.selection.claims import ClaimQueue
 from cellsched.scheduler.selection.claims import ClaimRefusals
 from cellsched.scheduler.selection.claims import ClaimRequest
 from cellsched.scheduler.selection.claims import WAIT_S
 from cellsched.scheduler.selection import existing_claims
+from cellsched.scheduler.selection.lane import Attempt
 from cellsched.scheduler.selection.lane import Lane
 from cellsched.scheduler.selection.selector import ChosenHost
 from cellsched.scheduler.selection.selector import SelectionPolicy

@@ -40,8 +40,8 @@ from cellsched.scheduler.drivers import filter_scheduler
 from cellsched.scheduler.explanation import decision_record
 from cellsched.scheduler import recording
 from cellsched.scheduler import requirements
-from cellsched.scheduler.selection.attempt import Attempt
 from cellsched.scheduler.selection.claims import ClaimRefusals
+from cellsched.scheduler.selection.lane import Attempt
 from cellsched.scheduler.selection.lane import Lane
 from cellsched.scheduler.selection import placer
 from cellsched.scheduler.selection import selector

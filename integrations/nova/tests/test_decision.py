@@ -31,7 +31,6 @@ from cellsched.scheduler.drivers import filter_scheduler
 from cellsched.scheduler import recording
 from cellsched.scheduler import replay
 from cellsched.scheduler import requirements
-from cellsched.scheduler.selection import attempt
 from cellsched.scheduler.selection import lane
 from cellsched.scheduler.selection.lane import Lane
 from cellsched.scheduler.selection import selector
@@ -925,8 +924,8 @@ class TestPendingClaims(TestCase):
         self.assertEqual(2, len(pending))
 
     def test_unfinished_claim_causes_no_refusal(self):
-        self.addCleanup(setattr, attempt, 'PENDING_S', attempt.PENDING_S)
-        attempt.PENDING_S = 0
+        self.addCleanup(setattr, lane, 'PENDING_S', lane.PENDING_S)
+        lane.PENDING_S = 0
 
         # Placement decides which of the two claims it accepts.
         self.during(self.other)

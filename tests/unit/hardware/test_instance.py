@@ -5,7 +5,6 @@ from cellsched.hardware import devices
 from cellsched.hardware import fit
 from cellsched.hardware import guest
 from cellsched.hardware import instance
-from cellsched.hardware import packing
 
 
 class InstanceTest(unittest.TestCase):
@@ -14,7 +13,7 @@ class InstanceTest(unittest.TestCase):
             0, frozenset([2]), frozenset([0, 1]), 64, -1, guest.MIXED,
             guest.PREFER)
         found = instance.numa_topology((fit.PlacedCell(
-            cell, 3, 2048, packing.Pins(
+            cell, 3, 2048, fit.Pins(
                 ((0, 8), (1, 9)), frozenset([10]))),), 'isolate')
 
         self.assertEqual('isolate', found.emulator_threads_policy)

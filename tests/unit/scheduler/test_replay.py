@@ -153,7 +153,7 @@ class TestSamePolicy(recordings.RecordingTestCase):
     def test_pending_claim_already_reported_is_discounted(self):
         """A decision that found no host ignores it."""
         self.useFixture(fixtures.MonkeyPatch(
-            'cellsched.scheduler.selection.attempt.PENDING_S', 0))
+            'cellsched.scheduler.selection.lane.PENDING_S', 0))
         node = self.nodes['n05']
         self.table.put([each for each in self.nodes.values() if each != node],
                        {'service_disabled': True})
