@@ -24,16 +24,14 @@ from cellsched.hardware.host import HostTopology
 REQUIRED, LEGACY, PREFERRED, SOCKET = AFFINITIES = (
     'required', 'legacy', 'preferred', 'socket')
 
-#: The properties that identify a device in texts.
-_IDS = 'vendor_id', 'product_id', 'dev_type'
-
 #: Properties of a request that are for Placement.
 _OF_PLACEMENT = frozenset({'resource_class', 'traits', 'rp_uuids'})
 
 #: The kinds of devices that only a request which names them gets.
 _SPECIAL = 'type-PF', 'vdpa'
 
-#: Properties of the hardware, and not of the configuration.
+#: The properties that identify a device in texts. They are those of the
+#: hardware, and not of the configuration.
 _IDS = 'vendor_id', 'product_id', 'dev_type'
 
 #: The traits of devices by their tags.

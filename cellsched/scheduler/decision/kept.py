@@ -507,30 +507,6 @@ class BlockMaxima:
         return rows[near]
 
 
-class KeptBest:
-    """The best hosts of a ranking, from kept results.
-
-    :param parts: the contributions to the weights
-    """
-
-    def __init__(
-        self, passed_: PassingHosts, parts: Sequence[WeightPart],
-        known: Sequence[KeptScores], hosts: view.Hosts,
-    ) -> None:
-        self._parts, self._passed = parts, passed_
-        self._sum = weight_sum(parts, known, hosts)
-        self._blocks = passed_.best(self._sum)
-
-    def weights(self, rows: view.Column) -> view.Column:
-        """Return the weights of rows."""
-        return add_up(self._parts, rows)
-
-    def contenders(self, count: int, begin: int) -> view.Column | None:
-        """Return a few rows with the best ones, ascending; None if many."""
-        return self._blocks.contenders(
-            self._passed, self._sum, count, begin)
-
-
 def _changed(
     log: ChangeLog, position: int, hosts: view.Hosts
 ) -> view.Column | None:

@@ -33,6 +33,7 @@ from cellsched.hosts import view
 from cellsched import objects
 from cellsched.scheduler.decision import capacity
 from cellsched.scheduler.decision import kept
+from cellsched.scheduler.decision.ranking import FindBest
 from cellsched.scheduler.decision.ranking import Ranking
 from cellsched.scheduler.decision.ranking import WeightPart
 from cellsched.scheduler.decision import required_traits
@@ -714,7 +715,7 @@ class Pipeline:
     def _best(
         filtered: FilteredHosts, parts: Sequence[WeightPart],
         known: Sequence[kept.KeptScores | None],
-    ) -> kept.KeptBest | None:
+    ) -> FindBest | None:
         """Return what finds the best hosts, if all parts of it are kept."""
         if filtered.passed is None:
             return None
@@ -724,10 +725,12 @@ class Pipeline:
                 scores is None or part.key is None
                 for part, scores in counting):
             return None
-        return kept.KeptBest(
-            filtered.passed, [part for part, _ in counting],
+        sum_ = kept.weight_sum(
+            [part for part, _ in counting],
             [scores for _, scores in counting if scores is not None],
             filtered.hosts)
+        return functools.partial(
+            filtered.passed.best(sum_).contenders, filtered.passed, sum_)
 
     def reweigh(
         self, request: objects.RequestSpec,

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ranking of hosts by weight, and the composition of a weight."""
 
+from collections.abc import Callable
 from collections.abc import Hashable
 from collections.abc import Iterable
 from collections.abc import Iterator
@@ -8,7 +9,6 @@ from collections.abc import Sequence
 import dataclasses
 import math
 import sys
-from typing import Protocol
 
 import numpy as np
 
@@ -205,17 +205,10 @@ class WeightPart:
         return self.change(place, float(self.scores[mask.argmax()]), mask)
 
 
-class BestHosts(Protocol):
-    """Finds the best hosts of a table without the weights of all."""
-
-    def weights(self, rows: view.Column) -> view.Column:
-        """Return the weights of rows."""
-
-    def contenders(self, count: int, begin: int) -> view.Column | None:
-        """Return a few rows with the best ones, ascending; None if many.
-
-        :param begin: the row that is first among equals
-        """
+#: Returns a few rows with the best ones, ascending; None if they are many. The
+#: arguments are the number of best rows, and the row that is first among
+#: equals.
+FindBest = Callable[[int, int], view.Column | None]
 
 
 class Ranking:
@@ -225,22 +218,22 @@ class Ranking:
     :param parts: the contributions to the weights; empty if there is only one
         candidate
     :param count: the number of hosts that count, if it is known
-    :param kept: finds the best hosts without the weights of all
+    :param find_best: finds the best hosts without the weights of all
     """
 
     def __init__(
         self, hosts: view.Hosts, mask: view.Mask | None = None,
         parts: Sequence[WeightPart] = (), count: int | None = None,
-        kept: BestHosts | None = None,
+        find_best: FindBest | None = None,
     ) -> None:
         self.hosts = hosts
         self.mask = mask
         self.parts = list(parts)
         #: Whether the scores are detached from the table.
         self._is_detached = False
-        self._count, self._kept = count, kept
+        self._count, self._find_best = count, find_best
         self._sum: view.Column | None = None
-        if kept is None:
+        if find_best is None:
             self.add_up()
         else:
             self._offset = sum(
@@ -253,7 +246,7 @@ class Ranking:
         self._sunk = self.mask is None
         key = tuple(part.key for part in counting)
         self._is_kept = (None not in key and not self._is_detached
-                         and self._kept is None)
+                         and self._find_best is None)
         # Most requests are alike, so an earlier one may have the same sum.
         self._sum = (
             self.hosts.memo_until_change(key, lambda: self._added(counting))
@@ -273,7 +266,7 @@ class Ranking:
     def _own(self) -> view.Column:
         """Return a private copy of the weights, for changes."""
         weights = self._weights
-        self._count = self._kept = None
+        self._count = self._find_best = None
         if self._is_kept:
             self._sum, self._is_kept = weights.copy(), False
         return self._weights
@@ -346,8 +339,8 @@ class Ranking:
             places = self.hosts.places(among)
             if self.mask is not None:
                 places = places[self.mask[places]]
-        elif self._kept is not None:
-            places = self._kept.contenders(count, self._begin(start))
+        elif self._find_best is not None:
+            places = self._find_best(count, self._begin(start))
         if places is None and count == 1:
             row = self._first(start)
             return [] if row is None else [row]
@@ -371,8 +364,9 @@ class Ranking:
 
     def _at(self, places: view.Column) -> view.Column:
         """Return the weights of hosts, by their indexes."""
-        if self._sum is None and self._kept is not None:
-            return self._kept.weights(places)
+        if self._sum is None:
+            return add_up(
+                [part for part in self.parts if part.counts], places)
         return self._weights[places]
 
     def best(self, start: float = 0.0) -> int | None:
@@ -388,7 +382,7 @@ class Ranking:
         place = self.place(first)
         if place is None:
             return None
-        if self._kept is not None:
+        if self._find_best is not None:
             return next((row for row in self.top(2) if row != first), None)
         return self._best((0, place), (place + 1, None))
 
