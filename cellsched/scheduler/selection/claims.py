@@ -221,6 +221,11 @@ def _end_all(requests: Sequence[ClaimRequest], error: BaseException) -> None:
         request.end(exception.copy_of(error))
 
 
+#: The fields of refusals with excluded hosts.
+_EXCLUDED = 'locked', 'named', 'denied', 'barred', 'full'
+
+
+@dataclasses.dataclass(eq=False)
 class ClaimRefusals:
     """Hosts excluded from this request after the claim store refused them.
 
@@ -231,58 +236,57 @@ class ClaimRefusals:
     excluded at once, together with the hosts named in the error. The error
     also names group members that were claimed just before; they are added to
     the request. A host with locked rows is excluded at once, too.
+
+    :param times: the number of claims that were refused on all their hosts
+    :param lost: how often nodes had no capacity
+    :param locked: nodes with locked rows
+    :param named: nodes without capacity that a diagnosis names
+    :param denied: nodes that violate the group policy
+    :param barred: those of them that may not be tried again
+    :param full: names of hosts that are full for the group
     """
 
-    def __init__(self) -> None:
-        #: The number of claims that were refused on all their hosts.
-        self.times = 0
+    times: int = 0
+    lost: collections.Counter[str] = dataclasses.field(
+        default_factory=collections.Counter)
+    locked: dict[str, None] = dataclasses.field(default_factory=dict)
+    named: dict[str, None] = dataclasses.field(default_factory=dict)
+    denied: dict[str, None] = dataclasses.field(default_factory=dict)
+    barred: dict[str, None] = dataclasses.field(default_factory=dict)
+    full: dict[str, None] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
         #: The error that ends the request if it finds no other host.
         self.busy: exception.ClaimBusy | None = None
-        self._locked: dict[str, None] = {}
-        self._lost: collections.Counter[str] = collections.Counter()
         #: Refusals by node and part; the part is empty for a whole host.
         self._parts = collections.Counter[tuple[str, str]]()
-        self._named: dict[str, None] = {}
-        #: Node uuids, and names of hosts.
-        self._denied: dict[str, None] = {}
-        self._barred: dict[str, None] = {}
-        self._full: dict[str, None] = {}
         #: The nodes of the group members that the request has to join.
         self._near: list[str] = []
         self._members: dict[str, None] = {}
 
     def __bool__(self) -> bool:
-        return bool(self._lost or self._denied or self._locked)
+        return bool(self.lost or self.denied or self.locked)
 
     @classmethod
     def of(cls, state: Mapping[str, Any]) -> 'ClaimRefusals':
         """Return the refusals of a state; see :attr:`state`."""
-        made = cls()
-        made.times = state['times']
-        made._lost.update(state['lost'])
-        for own, name in ((made._locked, 'locked'), (made._named, 'named'),
-                          (made._denied, 'denied'), (made._barred, 'barred'),
-                          (made._full, 'full')):
-            own |= dict.fromkeys(state[name])
-        return made
+        return cls(state['times'], collections.Counter(state['lost']), *(
+            dict.fromkeys(state[name]) for name in _EXCLUDED))
 
     @property
     def state(self) -> dict[str, Any] | None:
         """The excluded hosts as plain data, for a recording; often None."""
         if not self.times:
             return None
-        return {
-            'times': self.times, 'lost': dict(self._lost),
-            'locked': [*self._locked], 'named': [*self._named],
-            'denied': [*self._denied], 'barred': [*self._barred],
-            'full': [*self._full]}
+        return {'times': self.times, 'lost': dict(self.lost), **{
+            name: [*getattr(self, name)] for name in _EXCLUDED}}
 
     def pass_over(
         self, busy: exception.ClaimBusy, nodes: Iterable[str]
     ) -> None:
         """Exclude nodes whose own or whose other providers are busy."""
         self.busy = busy
-        self._locked |= dict.fromkeys([*busy.providers, *nodes])
+        self.locked |= dict.fromkeys([*busy.providers, *nodes])
 
     def add(
         self, refusal: exception.ClaimRefused, node: str | None = None,
@@ -300,15 +304,15 @@ class ClaimRefusals:
         if not isinstance(refusal, exception.GroupPolicyViolated):
             return self.add_full(
                 node, is_first, ''.join(units.named({refusal.resource: 1})))
-        self._denied[node] = None
+        self.denied[node] = None
         self._members |= dict.fromkeys(refusal.members)
         if refusal.policy == base.AFFINITY or not refusal.members:
-            self._barred[node] = None
+            self.barred[node] = None
         # Otherwise a host that is not full could take a part of the request.
         if refusal.policy == base.AFFINITY:
             self._near = list(refusal.hosts)
         else:
-            self._full |= dict.fromkeys(refusal.hosts)
+            self.full |= dict.fromkeys(refusal.hosts)
 
     def add_full(
         self, node: str, is_first: bool = True, part: str = ''
@@ -318,23 +322,13 @@ class ClaimRefusals:
         :param part: the class of its CPU, pages or devices that were refused
         """
         self._parts[node, part] += 1
-        self._lost[node] = max(self._lost[node], self._parts[node, part])
-        if is_first or self._lost[node] > 1:
-            self._named[node] = None
-
-    @property
-    def lost(self) -> list[str]:
-        """The nodes that had no capacity."""
-        return list(self._lost)
-
-    @property
-    def denied(self) -> list[str]:
-        """The nodes that violate the group policy."""
-        return list(self._denied)
+        self.lost[node] = max(self.lost[node], self._parts[node, part])
+        if is_first or self.lost[node] > 1:
+            self.named[node] = None
 
     def refused(self, hosts: view.Hosts) -> list[int]:
         """Return the rows of hosts that had no capacity, for a diagnosis."""
-        return _rows(hosts, self._named)
+        return _rows(hosts, self.named)
 
     def hopeless(self, hosts: view.Hosts) -> list[int]:
         """Return the rows of hosts that were refused after a table refresh.
@@ -342,13 +336,13 @@ class ClaimRefusals:
         They include hosts with locked rows.
         """
         return _rows(hosts, [
-            *(node for node, times in self._lost.items() if times > 1),
-            *self._locked])
+            *(node for node, times in self.lost.items() if times > 1),
+            *self.locked])
 
     def closed(self, hosts: view.Hosts) -> list[int]:
         """Return the rows of hosts that violate the group policy."""
-        rows = dict.fromkeys(_rows(hosts, self._barred))
-        for name in self._full:
+        rows = dict.fromkeys(_rows(hosts, self.barred))
+        for name in self.full:
             rows |= dict.fromkeys(hosts.named(name))
         return list(rows)
 

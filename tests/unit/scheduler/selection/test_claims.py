@@ -313,7 +313,7 @@ class TestRefusals(base.TestCase):
 
         self.assertTrue(self.refusals)
         self.assertEqual([1], self.refusals.hopeless(self.hosts))
-        self.assertEqual(self.uuids[:2], self.refusals.lost)
+        self.assertEqual(self.uuids[:2], list(self.refusals.lost))
         self.assertEqual([0, 1], self.refusals.refused(self.hosts))
         self.assertEqual([], self.refusals.closed(self.hosts))
 
@@ -325,7 +325,7 @@ class TestRefusals(base.TestCase):
             self.no_room(0, first)
             self.no_room(0, second)
             self.assertEqual([], self.refusals.hopeless(self.hosts))
-            self.assertEqual(self.uuids[:1], self.refusals.lost)
+            self.assertEqual(self.uuids[:1], list(self.refusals.lost))
 
             self.no_room(0, second)
 
@@ -336,7 +336,7 @@ class TestRefusals(base.TestCase):
 
         self.assertTrue(self.refusals)
         self.assertEqual([0, 1, 2], self.refusals.closed(self.hosts))
-        self.assertEqual(self.uuids[:1], self.refusals.denied)
+        self.assertEqual(self.uuids[:1], list(self.refusals.denied))
         self.assertEqual([], self.refusals.hopeless(self.hosts))
 
     def test_host_refused_for_the_request_is_closed(self):
