@@ -194,12 +194,13 @@ def counts(hosts: view.Hosts, request: objects.RequestSpec) -> view.Column:
     """Return the number of equal servers that each host has capacity for.
 
     No filter is applied. The servers of all hosts together use no more of a
-    sharing provider than it has available; see :func:`server_counts`. A
-    request without amounts yields the largest integer.
+    sharing provider than it has available. A request without amounts yields
+    the largest integer.
     """
     wants = provider_demand(hosts, request, request.resources())
     if wants is not None:
-        return server_counts(hosts, wants)
+        counter = _Counter(hosts, wants)
+        return np.array([*map(counter.count, range(len(hosts)))], 'int64')
     found = np.full(len(hosts), resources.AMOUNT_MAX)
     for resource, amount in request.resources().items():
         found = np.minimum(found, hosts.available(resource) // amount)
@@ -288,18 +289,6 @@ ONE_BY_ONE_MAX = 10_000
 
 #: Amounts taken of sharing providers, by uuid and resource class.
 _Shared = dict[tuple[str, str], int]
-
-
-def server_counts(
-    hosts: view.Hosts, wants: allocation.ProviderDemand
-) -> view.Column:
-    """Return the number of equal servers that each host has capacity for.
-
-    Together they use no more of a sharing provider than it has available.
-    """
-    counter = _Counter(hosts, wants)
-    return np.array([counter.count(place) for place in range(len(hosts))],
-                    dtype='int64')
 
 
 class _Counter:

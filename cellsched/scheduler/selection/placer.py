@@ -10,6 +10,7 @@ import contextlib
 import copy
 import dataclasses
 import functools
+import itertools
 import math
 
 import os_resource_classes
@@ -773,8 +774,10 @@ class Placer:
             attempt.note('read', self.clock.monotonic() - began)
 
     def _record_decision(self, attempt: PlacementAttempt) -> None:
-        self.metrics.add_all(
-            _read_decision(attempt.seconds, attempt.decision.stages))
+        self.metrics.add_all(itertools.chain(
+            ((metrics.PHASE_SECONDS, (phase,), seconds)
+             for phase, seconds in attempt.seconds.items()),
+            stage_readings(attempt.decision.stages)))
         self.record(attempt.context, attempt.request, attempt.uuids,
                     attempt.decision)
 
@@ -896,15 +899,6 @@ def _consumers(attempt: PlacementAttempt) -> list[str]:
 
 def _holdings(held: existing_claims.Held) -> Holdings:
     return {name: amounts_of(claims) for name, claims in held.items()}
-
-
-def _read_decision(
-    phases: Mapping[str, float], stages: Iterable[decision_record.Count]
-) -> Iterator[metrics.Reading]:
-    """Yield the durations and the hosts of a decision for the metrics."""
-    for phase, seconds in phases.items():
-        yield metrics.PHASE_SECONDS, (phase,), seconds
-    yield from stage_readings(stages)
 
 
 def stage_readings(

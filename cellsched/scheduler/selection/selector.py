@@ -109,13 +109,6 @@ class SelectionPolicy:
             width = self.evacuation_subset_size
         return width
 
-    def seeded(self, seed: int) -> 'SelectionPolicy':
-        """Return the policy with random numbers of its own.
-
-        They are the same for each seed, so that a selection can be repeated.
-        """
-        return dataclasses.replace(self, random=Random(seed))
-
     def pick(
         self, ranking: Ranking, width: int | None = None, count: int = 1
     ) -> list[int]:
@@ -311,7 +304,8 @@ class Selector:
             if seed is None:
                 self.seed = policy.random.getrandbits(63)
             assert self.seed is not None
-            policy = policy.seeded(self.seed)
+            # A selection can be repeated with its seed.
+            policy = dataclasses.replace(policy, random=Random(self.seed))
         self._policy = policy
         #: The refused hosts that passed all other stages.
         self._denied = 0
@@ -330,11 +324,6 @@ class Selector:
         #: The rows that can be alternates by cell, and the alternates by row.
         self._alternates_in: dict[int, Sequence[int]] = {}
         self._alternates: dict[int, Any] = {}
-
-    @property
-    def is_parted(self) -> bool:
-        """Return whether providers other than hosts may have a part."""
-        return self._is_parted
 
     def rank(self) -> tuple[Candidates, Ranking]:
         """Return the hosts for the next instance, by weight."""

@@ -190,60 +190,16 @@ def places(
     return found, is_complete
 
 
-#: The names of hosts and nodes where a compute has claimed for an instance;
-#: None if the instance is deleted.
-Claimed = frozenset[tuple[str, str]] | None
-
-
-def claimed_by_computes(
-    context: Any, cells: Sequence[Any], instances: Sequence[str]
-) -> dict[str, Claimed]:
-    """Return where computes have claimed, by instance.
-
-    Rows of compute nodes that are read afterwards show these claims. Blocks
-    while all cells are read in parallel. Instances without a row, and those
-    of a cell that does not answer, are missing.
-    """
-    return _gathered(context, cells, _claimed, instances)
-
-
-#: Whether a compute service is disabled, and forced down.
-ServiceState = tuple[bool, bool]
-
-#: The NUMA cells and the PCI devices of a compute node.
-Hardware = tuple[HostTopology | None, devices.Pools]
-
-
-def service_states(
-    context: Any, cells: Sequence[Any], hosts: Sequence[str]
-) -> dict[str, ServiceState]:
-    """Return the states of the compute services of hosts.
-
-    Blocks while the cells are read in parallel. Hosts without a service, and
-    those of a cell that does not answer, are missing.
-    """
-    return _gathered(context, cells, _service_states, hosts)
-
-
-def reported_hardware(
-    context: Any, cells: Sequence[Any], nodes: Sequence[str],
-    hardware: Sequence[str],
-) -> dict[str, Hardware]:
-    """Return the NUMA cells and the devices of compute nodes, by uuid.
-
-    Blocks while the cells are read in parallel. Nodes of a cell that does not
-    answer are missing.
-
-    :param hardware: those of :data:`HARDWARE` that are read
-    """
-    return _gathered(context, cells, _reported_hardware, nodes, hardware)
-
-
-def _gathered(
+def gathered(
     context: Any, cells: Sequence[Any], read: Callable[..., Any],
     *arguments: Any,
 ) -> dict[str, Any]:
-    """Return what all cells that answer have found together."""
+    """Return what all cells that answer have found together.
+
+    Blocks while the cells are read in parallel.
+
+    :param read: reads the cell that a context targets
+    """
     found: dict[str, Any] = {}
     for rows in nova_context.scatter_gather_cells(
             context, cells, nova_context.CELL_TIMEOUT, read,
@@ -306,10 +262,14 @@ def _nodes(
 
 
 @db.pick_context_manager_reader
-def _service_states(
+def service_states(
     context: Any, hosts: Sequence[str]
-) -> dict[str, ServiceState]:
-    """Return the states of the compute services of hosts in one cell."""
+) -> dict[str, tuple[bool, bool]]:
+    """Return the states of the compute services of hosts in one cell.
+
+    :returns: whether the service is disabled, and forced down; hosts without
+        a service are missing
+    """
     service = models.Service
     return {host: (bool(disabled), bool(forced_down))
             for host, disabled, forced_down in context.session.query(
@@ -366,9 +326,20 @@ def _places(context: Any, uuids: Sequence[str]) -> dict[str, Place]:
 _CLAIMING = frozenset({'accepted', 'pre-migrating'})
 
 
+#: The names of hosts and nodes where a compute has claimed for an instance;
+#: None if the instance is deleted.
+Claimed = frozenset[tuple[str, str]] | None
+
+
 @db.pick_context_manager_reader
-def _claimed(context: Any, uuids: Sequence[str]) -> dict[str, Claimed]:
-    """Return where the computes of one cell have claimed, by instance."""
+def claimed_by_computes(
+    context: Any, uuids: Sequence[str]
+) -> dict[str, Claimed]:
+    """Return where the computes of one cell have claimed, by instance.
+
+    Rows of compute nodes that are read afterwards show these claims. Instances
+    without a row are missing.
+    """
     instance, migration = models.Instance, models.Migration
     claiming = set[str]()
     found: dict[str, set[tuple[str, str]]] = {}
@@ -396,10 +367,13 @@ def _claimed(context: Any, uuids: Sequence[str]) -> dict[str, Claimed]:
     return claimed
 
 
-def _reported_hardware(
+def reported_hardware(
     context: Any, uuids: Sequence[str], hardware: Sequence[str]
-) -> dict[str, Hardware]:
-    """Return the NUMA cells and the devices of nodes in one cell."""
+) -> dict[str, tuple[HostTopology | None, devices.Pools]]:
+    """Return the NUMA cells and the devices of nodes in one cell, by uuid.
+
+    :param hardware: those of :data:`HARDWARE` that are read
+    """
     return {row.uuid: (_topology(row), _pools(row))
             for row in _nodes(context, uuids, ('uuid', *hardware))}
 

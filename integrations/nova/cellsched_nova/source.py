@@ -415,14 +415,15 @@ class NovaHosts(source.HostSource):
         cells = self._host_manager.cells
         asked = [cells[uuid] for uuid in {each[1] for each in known.values()}
                  if uuid in cells]
-        states = nova_cells.service_states(
-            context, asked, [each[0] for each in known.values()])
+        states = nova_cells.gathered(
+            context, asked, nova_cells.service_states,
+            [each[0] for each in known.values()])
         changed = {row for row, each in known.items()
                    if states.get(each[0]) != (each[2], each[3])}
         if hardware_of:
-            reported = nova_cells.reported_hardware(
-                context, asked, [known[row][-2] for row in hardware_of],
-                self._hardware)
+            reported = nova_cells.gathered(
+                context, asked, nova_cells.reported_hardware,
+                [known[row][-2] for row in hardware_of], self._hardware)
             for row in hardware_of:
                 *_, topology, pools, uuid, _ = known[row]
                 if reported.get(uuid) != (topology, pools):
@@ -565,8 +566,9 @@ class NovaHosts(source.HostSource):
         pending = self._pending_choices.listed()
         if not pending:
             return []
-        claimed = nova_cells.claimed_by_computes(
+        claimed = nova_cells.gathered(
             context, list(self._host_manager.cells.values()),
+            nova_cells.claimed_by_computes,
             list({instance for instance, _ in pending}))
         return [
             (instance, uuid) for instance, uuid in pending

@@ -204,13 +204,13 @@ class TestReads(configuration_fixtures.TestCase):
             return context.cell_uuid
 
         self.replace('_changes', read)
-        self.replace('_service_states', lambda context, hosts: {'host1': 1})
         with futures.ThreadPoolExecutor(1) as pool:
             reading = pool.submit(self.changes)
             try:
                 self.assertTrue(begun.wait(60))
-                self.assertEqual({'host1': 1}, cells.service_states(
-                    self.context, self.cells[:1], ['host1']))
+                self.assertEqual({'host1': 1}, cells.gathered(
+                    self.context, self.cells[:1],
+                    lambda context, host: {host: 1}, 'host1'))
             finally:
                 go_on.set()
             self.assertEqual({each.uuid: each.uuid for each in self.cells},
