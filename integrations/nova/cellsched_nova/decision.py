@@ -28,7 +28,6 @@ from oslo_utils import uuidutils
 
 from cellsched import clock
 from cellsched import exception
-from cellsched.filters import base as filters_base
 from cellsched.hosts import table
 from cellsched.hosts import view
 from cellsched.observability import metrics
@@ -368,13 +367,11 @@ class RequestDecision:
         self._passed = []
         if self._parts.recorder is None:
             return
-        manager = self._parts.host_manager
         self._basis = recording.Basis.of(
             hosts, self._request, asked=asked, nodes=nodes, seed=seed,
             refusals=self._refusals.state,
-            start=self._parts.policy.start, closed=sorted({
-                *self._parts.hosts.silent_cells, *manager.cells.keys() - {
-                    cell.uuid for cell in manager.enabled_cells}}))
+            start=self._parts.policy.start,
+            closed=sorted(self._parts.hosts.silent_cells))
 
     def _undecided(self, reason: str) -> decision_record.Decision:
         """Return the record of a decision without any filter results."""
@@ -387,7 +384,7 @@ class RequestDecision:
         def prepare() -> _Attempt:
             states = self._states({})
             decides = self._parts.plugins.on_columns(
-                self._spec, states, self._cells())
+                self._spec, states, [self._answering_cells()])
             return self._prepare(decides, functools.partial(
                 offers.WholeHosts, resources, self._spec, states,
                 decides.hardware(self._request)))
@@ -408,7 +405,7 @@ class RequestDecision:
             states = self._states(by_provider)
             decides = parts.plugins.on_candidates(self._spec, states, [
                 filters.CandidateHosts(by_provider),
-                filters.RefusedHosts(self._most), *self._cells()])
+                filters.RefusedHosts(self._most), self._answering_cells()])
             return self._prepare(decides, functools.partial(
                 offers.AllocationCandidates, by_provider, self._spec, states,
                 decides.hardware(self._request)))
@@ -764,9 +761,8 @@ class RequestDecision:
             lambda uuids: read(list(uuids), self._spec), candidates_,
             manager.aggs_by_id)
 
-    def _cells(self) -> list[filters_base.Filter]:
-        return [filters.enabled_cells(self._parts.host_manager),
-                filters.AnsweringCells(self._parts.hosts.silent_cells)]
+    def _answering_cells(self) -> filters.AnsweringCells:
+        return filters.AnsweringCells(self._parts.hosts.silent_cells)
 
     def _has_candidates(self, hosts: view.Hosts) -> bool:
         """Return whether Nova would have found allocation candidates.

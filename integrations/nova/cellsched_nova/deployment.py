@@ -33,7 +33,6 @@ from cellsched_nova.decision import Components
 from cellsched_nova.decision import make_components
 from cellsched_nova.decision import RequestDecision
 from cellsched_nova import enabled_plugins
-from cellsched_nova import filters
 from cellsched_nova import options
 from cellsched_nova import placement
 from cellsched_nova import records
@@ -190,8 +189,8 @@ class NovaDeployment(deployment.ReadDeployment):
                 lambda uuids: read(list(uuids), spec), {},
                 self._manager.aggs_by_id)
             return product_planning.capacity(
-                self.conf, snapshot, request, parts.plugins.on_columns(
-                    spec, states, [filters.enabled_cells(self._manager)]))
+                self.conf, snapshot, request,
+                parts.plugins.on_columns(spec, states))
 
     def pipeline(self) -> Pipeline:
         return self._file_pipeline

@@ -101,30 +101,6 @@ class RefusedHosts(_Stage):
         return mask if hosts.is_whole else mask[hosts.rows]
 
 
-class EnabledCells(_Stage):
-    """Reject hosts of disabled cells, unless the request names its cell.
-
-    :param disabled: uuids of cells
-    """
-
-    reason = 'is in a disabled cell'
-
-    def __init__(self, disabled: Iterable[str]) -> None:
-        super().__init__()
-        self._disabled = frozenset(disabled)
-
-    def applies(self, request: objects.RequestSpec) -> bool:
-        target = request.get('requested_destination')
-        named = target is not None and target.get('cell') is not None and (
-            not target.get('allow_cross_cell_move', False))
-        return bool(self._disabled) and not named
-
-    def keep(
-        self, hosts: view.Hosts, request: objects.RequestSpec
-    ) -> view.Mask:
-        return hosts.each('cell', lambda uuid: uuid not in self._disabled)
-
-
 class AnsweringCells(_Stage):
     """Reject hosts of cells that did not answer the last read.
 
@@ -146,12 +122,3 @@ class AnsweringCells(_Stage):
         self, hosts: view.Hosts, request: objects.RequestSpec
     ) -> view.Mask:
         return hosts.each('cell', lambda uuid: uuid not in self._silent)
-
-
-def enabled_cells(manager: Any) -> EnabledCells:
-    """Return the filter for the cells that are disabled now.
-
-    :param manager: Nova's host manager
-    """
-    return EnabledCells(manager.cells.keys() - {
-        cell.uuid for cell in manager.enabled_cells})

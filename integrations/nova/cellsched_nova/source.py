@@ -597,6 +597,9 @@ class NovaHosts(source.HostSource):
     def _read_cells(self, context: Any) -> set[str]:
         """Read the changes in the cells; return the new compute nodes."""
         cells = self._host_manager.cells
+        self.table.cells.disable({
+            uuid: cell.name or uuid for uuid, cell in cells.items()
+            if cell.disabled})
         for uuid in self._marks.keys() - cells.keys():
             self._drop(self._marks.pop(uuid))
             self.table.cells.drop(uuid)

@@ -150,7 +150,7 @@ class TestCase(specs.TestCase):
         self.kept = []
         self.now = 1000.0
         manager = types.SimpleNamespace(
-            cells={}, enabled_cells=[], aggs_by_id={},
+            cells={}, aggs_by_id={},
             get_host_states_by_uuids=lambda *answer: [])
         self.store = memory.MemoryClaims()
         self.parts = decision.Components(

@@ -144,7 +144,6 @@ class Manager:
     """Nova's host manager, without a cell."""
 
     cells = {}
-    enabled_cells = ()
     aggs_by_id = {}
 
     def get_host_states_by_uuids(self, context, uuids, spec):

@@ -213,6 +213,13 @@ class TestChangedHosts(HostsTestCase):
 
         self.assertEqual({0}, self.find_changed())
 
+    def test_cell_is_disabled_in_the_table(self):
+        for disabled in False, True:
+            self.cell.disabled = disabled
+            self.refresh()
+
+            self.assertEqual([disabled], self.view()['cell_disabled'].tolist())
+
     def test_traits_are_read_for_requests_with_traits(self):
         self.placement.providers[HOST]['traits'] = ['CUSTOM_NEW']
 
