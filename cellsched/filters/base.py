@@ -105,7 +105,7 @@ class Filter(abc.ABC):
         """
         return []
 
-    def __init__(self, options: Any) -> None:
+    def __init__(self, options: Any = None) -> None:
         """Store the option group; its options are attributes."""
         self.options = options
 
@@ -254,7 +254,7 @@ class RowFilter(Filter):
     by_row = True
 
     def __init__(self, plugin: Any) -> None:
-        super().__init__(options=None)
+        super().__init__()
         self._plugin = plugin
         self.reason = getattr(plugin, 'reason', Filter.reason)
         self.hints = frozenset(getattr(plugin, 'hints', ()))

@@ -10,6 +10,7 @@ import dataclasses
 import functools
 import logging
 import math
+import threading
 from typing import Any
 import zlib
 
@@ -390,21 +391,15 @@ class HostManager(source.HostSource):
 
         :param complete: whether the host has no other instances
         """
-        with self._lock:
-            if complete:
-                self._instance_reports.replace(host, instances)
-            else:
-                self._instance_reports.update(host, instances)
+        self._instance_reports.add(host, instances, complete)
 
     def forget_instance(self, instance: str) -> None:
         """Forget the reported host of an instance."""
-        with self._lock:
-            self._instance_reports.forget(instance)
+        self._instance_reports.forget(instance)
 
     def reported_nodes(self, instances: Iterable[str]) -> dict[str, str]:
         """Return the nodes of instances that a host has reported."""
-        with self._lock:
-            reported = self._instance_reports.hosts(instances)
+        reported = self._instance_reports.hosts(instances)
         if not reported:
             return {}
         with self.table.viewed(self.clock.steady()) as hosts:
@@ -584,32 +579,37 @@ INSTANCES_MAX = 1_000_000
 
 
 class InstanceReports:
-    """The hosts of instances, as reported by the hosts.
-
-    Not thread-safe: the caller serializes calls.
-    """
+    """The hosts of instances, as reported by the hosts; thread-safe."""
 
     def __init__(self) -> None:
+        self._lock = threading.Lock()
         self._hosts: dict[str, str] = {}
         self._instances: dict[str, set[str]] = {}
 
-    def update(self, host: str, instances: Iterable[str]) -> None:
-        """Add these instances to a host."""
-        for each in instances:
-            self.forget(each)
-            self._hosts[each] = host
-            self._instances.setdefault(host, set()).add(each)
-        while len(self._hosts) > INSTANCES_MAX:
-            self.forget(next(iter(self._hosts)))
+    def add(
+        self, host: str, instances: Iterable[str], complete: bool
+    ) -> None:
+        """Add these instances to a host.
 
-    def replace(self, host: str, instances: Iterable[str]) -> None:
-        """Replace all instances of a host."""
-        for each in tuple(self._instances.get(host, ())):
-            self.forget(each)
-        self.update(host, instances)
+        :param complete: whether the host has no other instances
+        """
+        with self._lock:
+            if complete:
+                for each in tuple(self._instances.get(host, ())):
+                    self._forget(each)
+            for each in instances:
+                self._forget(each)
+                self._hosts[each] = host
+                self._instances.setdefault(host, set()).add(each)
+            while len(self._hosts) > INSTANCES_MAX:
+                self._forget(next(iter(self._hosts)))
 
     def forget(self, instance: str) -> None:
         """Forget the host of an instance."""
+        with self._lock:
+            self._forget(instance)
+
+    def _forget(self, instance: str) -> None:
         host = self._hosts.pop(instance, None)
         if host is not None:
             self._instances[host].discard(instance)
@@ -618,8 +618,9 @@ class InstanceReports:
 
     def hosts(self, instances: Iterable[str]) -> dict[str, str]:
         """Return the hosts of the instances that were reported."""
-        return {each: self._hosts[each] for each in instances
-                if each in self._hosts}
+        with self._lock:
+            return {each: self._hosts[each] for each in instances
+                    if each in self._hosts}
 
 
 def nodes(reported: Mapping[str, str], hosts: view.Hosts) -> dict[str, str]:

@@ -82,7 +82,7 @@ of their numbers counts.
 """),
         ]
 
-    def __init__(self, options: Any) -> None:
+    def __init__(self, options: Any = None) -> None:
         """Store the option group; its options are attributes."""
         self.options = options
 
@@ -157,7 +157,7 @@ class RowWeigher(Weigher):
     by_row = True
 
     def __init__(self, plugin: Any) -> None:
-        super().__init__(options=None)
+        super().__init__()
         self._plugin = plugin
         self.minval = getattr(plugin, 'minval', None)
         self.maxval = getattr(plugin, 'maxval', None)

@@ -44,7 +44,7 @@ class _Stage(base.Filter):
     local = True
 
     def __init__(self, resource: str, amount: int) -> None:
-        super().__init__(options=None)
+        super().__init__()
         self.resource = resource
         self.amount = amount
         self.word, self.unit = resources.describe(resource)

@@ -30,9 +30,6 @@ class _Stage(base.Filter):
 
     run_filter_once_per_request = True
 
-    def __init__(self, options: Any = None) -> None:
-        super().__init__(options)
-
 
 class SilentCell(_Stage):
     """Reject the hosts of a cell that did not answer for too long.
@@ -222,7 +219,7 @@ def destination_stages(silence_s: float) -> list[base.Filter]:
         IgnoredHost]
     return [SilentCell(silence_s), DisabledCell(),
             *(stage() for stage in rest),
-            compute.RetryFilter(options=None)]
+            compute.RetryFilter()]
 
 
 def _named(hosts: view.Hosts, names: Iterable[str]) -> view.Mask:

@@ -42,9 +42,6 @@ class _Stage(base.Filter):
     # other hosts.
     local = False
 
-    def __init__(self) -> None:
-        super().__init__(options=None)
-
 
 class ProviderCapacity(_Stage):
     """Reject a host if none of its providers has capacity for an amount."""

@@ -29,7 +29,7 @@ class _Dice(weighers.Weigher):
     multiplier_name = ''
 
     def __init__(self, seed: int) -> None:
-        super().__init__(options=None)
+        super().__init__()
         self._generator = np.random.default_rng(seed)
 
     def multiplier(self, hosts: view.Hosts) -> float:

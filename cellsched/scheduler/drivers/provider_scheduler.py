@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
-import threading
 from typing import Any
 
 from oslo_config import cfg
@@ -327,7 +326,6 @@ class ProviderScheduler(base.SchedulerDriver):
             parts.database, parts.cells, parts.gatherer, parts.discovery,
             parts.claims, parts.clock, filter_scheduler.refresh_policy(conf),
             conf.default_availability_zone, plugin_columns.load())
-        self._reports_lock = threading.Lock()
         self._instance_reports = manager.InstanceReports()
         self._placer = filter_scheduler.make_placer(
             conf, parts, self._hosts(objects.RequestSpec(), ()),
@@ -377,15 +375,10 @@ class ProviderScheduler(base.SchedulerDriver):
     def update_instances(
         self, host: str, instances: Iterable[str], complete: bool
     ) -> None:
-        with self._reports_lock:
-            if complete:
-                self._instance_reports.replace(host, instances)
-            else:
-                self._instance_reports.update(host, instances)
+        self._instance_reports.add(host, instances, complete)
 
     def delete_instance(self, host: str, instance: str) -> None:
-        with self._reports_lock:
-            self._instance_reports.forget(instance)
+        self._instance_reports.forget(instance)
         held = self.parts.claims.claims_of(migrations.consumers([instance]))
         if not held:
             return
@@ -414,11 +407,7 @@ class ProviderScheduler(base.SchedulerDriver):
         return RequestHosts(
             self._reader, self.parts.claims, self.parts.clock, self._pipeline,
             request, uuids, self.conf.scheduler.max_placement_results,
-            self._reported, self._relevant)
-
-    def _reported(self, instances: Iterable[str]) -> dict[str, str]:
-        with self._reports_lock:
-            return self._instance_reports.hosts(instances)
+            self._instance_reports.hosts, self._relevant)
 
     def _relevant(self, request: objects.RequestSpec) -> list[str]:
         """Return hosts that a decision depends on, including full hosts.

@@ -28,7 +28,7 @@ from cellsched.scheduler.explanation import decision_record
 from cellsched.scheduler.explanation import diagnosis
 from cellsched.scheduler import request_validation
 
-_TRIED = compute.RetryFilter(options=None)
+_TRIED = compute.RetryFilter()
 
 #: Parts of a request that select hosts by name, not by a filter.
 _WISHES = (mandatory_stages.RequestedCell(), mandatory_stages.RequestedHost(),

@@ -158,7 +158,7 @@ class NovaFilter(filters_base.Filter):
     by_row = True
 
     def __init__(self, plugin: Any, spec: Any, states: HostStates) -> None:
-        super().__init__(options=None)
+        super().__init__()
         self._plugin = plugin
         self._spec = spec
         self._states = states
@@ -195,7 +195,7 @@ class NovaWeigher(weighers_base.Weigher):
     by_row = True
 
     def __init__(self, plugin: Any, spec: Any, states: HostStates) -> None:
-        super().__init__(options=None)
+        super().__init__()
         self._plugin = plugin
         self._spec = spec
         self._states = states

@@ -20,9 +20,6 @@ class _Stage(base.Filter):
     run_filter_once_per_request = True
     run_on_rebuild = True
 
-    def __init__(self) -> None:
-        super().__init__(options=None)
-
 
 class CandidateHosts(_Stage):
     """Reject hosts that are not among the allocation candidates.

@@ -13,27 +13,27 @@ class TestInstanceReports(base.TestCase):
         return list(map(self.reports.hosts(instances).get, instances))
 
     def test_host_has_its_reported_instances(self):
-        self.reports.update('a', ['1', '2'])
-        self.reports.update('a', ['3'])
+        self.reports.add('a', ['1', '2'], False)
+        self.reports.add('a', ['3'], False)
 
         self.assertEqual(['a', 'a', 'a', None], self.hosts(*'1234'))
 
     def test_last_report_locates_an_instance(self):
-        self.reports.update('a', ['1', '2'])
-        self.reports.update('b', ['1'])
+        self.reports.add('a', ['1', '2'], False)
+        self.reports.add('b', ['1'], False)
 
         self.assertEqual(['b', 'a'], self.hosts('1', '2'))
-        self.reports.replace('a', [])
+        self.reports.add('a', [], True)
         self.assertEqual(['b', None], self.hosts('1', '2'))
 
     def test_complete_list_replaces_the_instances_of_a_host(self):
-        self.reports.update('a', ['1', '2'])
-        self.reports.replace('a', ['2', '3'])
+        self.reports.add('a', ['1', '2'], False)
+        self.reports.add('a', ['2', '3'], True)
 
         self.assertEqual([None, 'a', 'a'], self.hosts(*'123'))
 
     def test_removed_instance_is_on_no_host(self):
-        self.reports.update('a', ['1'])
+        self.reports.add('a', ['1'], False)
 
         self.reports.forget('1')
         self.reports.forget('never seen')
@@ -43,6 +43,6 @@ class TestInstanceReports(base.TestCase):
     def test_oldest_instances_are_dropped_above_the_maximum(self):
         self.patch(manager, 'INSTANCES_MAX', 3)
 
-        self.reports.update('a', '12345')
+        self.reports.add('a', '12345', False)
 
         self.assertEqual([None, None, 'a', 'a', 'a'], self.hosts(*'12345'))
