@@ -37,14 +37,7 @@ _TEXTS: dict[str, Callable[[str, str], bool]] = {
 }
 
 
-def match(
-    value: str | None, requirement: str, field: str = 'extra_specs'
-) -> bool:
-    """Return whether a value meets a requirement; see :func:`matcher`."""
-    return matcher(requirement, field)(value)
-
-
-def matcher(requirement: str, field: str = 'extra_specs') -> Match:
+def matcher(requirement: str, field: str) -> Match:
     """Return a function that tests whether a value meets a requirement.
 
     None is a missing value and meets no requirement.

@@ -35,8 +35,8 @@ _TREES, CANDIDATES = '1.14', '1.36'
 #: A generation that no provider has.
 _NONE = -1
 
-#: Fewer providers than this are read in sequence.
-_FEW = 8
+#: Fewer providers than this are read in sequence, and more in some threads.
+_FEW, _THREADS = 8, 2
 
 #: If at least ``_MANY`` providers changed, a summary of all is read first.
 #: Later reads add the missing fields, ``_AT_ONCE`` providers at a time.
@@ -127,12 +127,10 @@ class ProviderReader:
     and Nova releases a server by a deletion; see :meth:`with_capacity`.
 
     :param client: Nova's report client
-    :param threads: number of parallel reads for many providers
     """
 
-    def __init__(self, client: Any, threads: int = 2) -> None:
+    def __init__(self, client: Any) -> None:
         self._client = client
-        self._threads = threads
         self._known: dict[str, _Known] = {}
         # Providers to read again, with any generation.
         self._outdated: set[str] = set()
@@ -367,7 +365,7 @@ class ProviderReader:
             for uuid in uuids:
                 yield uuid, read(uuid)
             return
-        with futures.ThreadPoolExecutor(self._threads) as executor:
+        with futures.ThreadPoolExecutor(_THREADS) as executor:
             # The deadline of the request holds in these threads, too.
             yield from zip(uuids, executor.map(
                 lambda context, uuid: context.run(read, uuid),

@@ -55,13 +55,12 @@ class DecisionRecords:
     """
 
     def __init__(
-        self, database: session.Database, retention_s: float,
-        clock: Clock | None = None,
+        self, database: session.Database, retention_s: float
     ) -> None:
         self._database = database
         self._retention_s = retention_s
         self._recorder = decision_record.Recorder(
-            database, clock or Clock(), retention_s)
+            database, Clock(), retention_s)
         #: Queue a decision until the next flush; never blocks.
         self.record = self._recorder.record
         self._has_tables = False

@@ -73,13 +73,11 @@ class NovaHosts(source.HostSource):
     :param host_manager: Nova's host manager, with the cells and aggregates
     :param client: Nova's report client
     :param conf: Nova's configuration; each request reads its options again
-    :param make_context: returns an administrator's context
     :param hardware: the columns of NUMA cells and devices that are read
     """
 
     def __init__(
         self, host_manager: Any, client: Any, conf: Any,
-        make_context: Callable[[], Any] = nova_context.get_admin_context,
         hardware: Sequence[str] = nova_cells.HARDWARE,
     ) -> None:
         self.table = table.HostTable()
@@ -98,7 +96,6 @@ class NovaHosts(source.HostSource):
         self._host_manager = host_manager
         self._providers = placement.ProviderReader(client)
         self._conf = conf
-        self._make_context = make_context
         # Held during a read. A request never waits for it without a limit.
         self._lock = threading.Lock()
         # Monotonic times of the start of the last read, and of the end of the
@@ -267,7 +264,7 @@ class NovaHosts(source.HostSource):
 
     def reload(self, providers: Iterable[str]) -> None:
         self.expire(providers)
-        self.refresh(self._make_context(), timeout_s=_WAIT_S)
+        self.refresh(nova_context.get_admin_context(), timeout_s=_WAIT_S)
 
     def expire(self, providers: Iterable[str]) -> None:
         """Read the usage of these hosts before the next decision."""
@@ -452,7 +449,7 @@ class NovaHosts(source.HostSource):
         def work() -> None:
             while not self._stopping.wait(self._pause_s(every_s)):
                 try:
-                    self.refresh(self._make_context())
+                    self.refresh(nova_context.get_admin_context())
                     self._conditions.end(_UNREAD)
                 except Exception as exc:
                     # While the service stops, Nova refuses further threads.
@@ -492,8 +489,8 @@ class NovaHosts(source.HostSource):
         by_name = {(node.host, node.hypervisor_hostname): uuid
                    for uuid, node in list(self._nodes.items())}
         found, is_complete = nova_cells.places(
-            self._make_context(), list(self._host_manager.cells.values()),
-            uuids)
+            nova_context.get_admin_context(),
+            list(self._host_manager.cells.values()), uuids)
         return {uuid: dataclasses.replace(
             place, node=by_name.get((place.host, place.node)))
             for uuid, place in found.items()}, is_complete

@@ -144,8 +144,8 @@ class TestAggregateInstanceExtraSpecsFilter(
                 values = [value.strip() for each in host.aggregates
                           if key in each.metadata
                           for value in each.metadata[key].split(',')]
-                if not any(extra_specs_ops.match(value, requirement)
-                           for value in values):
+                if not any(map(
+                        extra_specs_ops.matcher(requirement, name), values)):
                     return False
             return True
 

@@ -54,7 +54,7 @@ def passes(host, request):
         if found is None:
             if ':' in key:
                 return False
-        elif not extra_specs_ops.match(str(found), requirement):
+        elif not extra_specs_ops.matcher(requirement, key)(str(found)):
             return False
     return True
 

@@ -48,36 +48,38 @@ TABLE = [
 ]
 
 
+def match(value, requirement):
+    return extra_specs_ops.matcher(requirement, 'extra_specs.size')(value)
+
+
 class TestMatch(base.TestCase):
 
     def test_each_operator_has_its_verdicts(self):
         for value, requirement, meets in TABLE:
             with self.subTest(value=value, requirement=requirement):
-                self.assertIs(
-                    meets, extra_specs_ops.match(value, requirement))
+                self.assertIs(meets, match(value, requirement))
 
     def test_number_is_required_after_a_numeric_operator(self):
         for requirement in ('= abc', '== nan', '>= 1,5', '!= 0x10', '<= -'):
             for value in ('1', None):
                 error = self.assertRaises(
-                    exception.InvalidField, extra_specs_ops.match,
-                    value, requirement, 'extra_specs.size')
+                    exception.InvalidField, match, value, requirement)
                 self.assertIn('extra_specs.size', str(error))
                 self.assertIn('a number', str(error))
 
     def test_long_requirement_is_refused(self):
         longest = 's== ' + 'a' * (extra_specs_ops.LENGTH_MAX - 4)
 
-        self.assertTrue(extra_specs_ops.match(longest[4:], longest))
+        self.assertTrue(match(longest[4:], longest))
         for text in (longest + 'a', '<or> 1 ' * 100_000):
             error = self.assertRaises(
-                exception.InvalidField, extra_specs_ops.match, 'a', text)
+                exception.InvalidField, match, 'a', text)
             self.assertIn('1024 characters', str(error))
             self.assertLess(len(str(error)), 200)
 
     def test_pattern_is_a_text(self):
-        self.assertFalse(extra_specs_ops.match('aaa', '<in> a+'))
-        self.assertTrue(extra_specs_ops.match('(a+)+', '<in> (a+)+'))
+        self.assertFalse(match('aaa', '<in> a+'))
+        self.assertTrue(match('(a+)+', '<in> (a+)+'))
 
     @hypothesis.given(
         value=st.none() | st.text(max_size=9), requirement=st.text(
@@ -85,7 +87,7 @@ class TestMatch(base.TestCase):
     def test_any_text_has_a_verdict_or_names_its_field(
             self, value, requirement):
         try:
-            verdict = extra_specs_ops.match(value, requirement)
+            verdict = match(value, requirement)
         except exception.InvalidField:
             verdict = False
         self.assertIsInstance(verdict, bool)
