@@ -15,11 +15,11 @@ import decision
 from oslo_config import cfg
 
 from cellsched.conf import opts
-from cellsched.filters import registry as filters
+from cellsched.filters import base as filters
 from cellsched.scheduler.decision import pipeline
+from cellsched.scheduler.decision import registry
 from cellsched.scheduler.drivers import filter_scheduler
 from cellsched.testing import builders
-from cellsched.weighers import registry as weighers
 
 
 class CountingFilter(filters.BaseHostFilter):
@@ -73,8 +73,9 @@ def make(names, first=None, last=None):
     opts.register_opts(conf)
     conf([], default_config_files=[], default_config_dirs=[])
     enabled = [*([filters.RowFilter(first)] if first else []),
-               *filters.make(conf, names),
+               *registry.make_filters(conf, names),
                *([filters.RowFilter(last)] if last else [])]
     return pipeline.Pipeline(
-        enabled, weighers.make(conf, conf.filter_scheduler.weight_classes),
+        enabled, registry.make_weighers(
+            conf, conf.filter_scheduler.weight_classes),
         filter_scheduler.mandatory_filters(conf))
