@@ -16,7 +16,6 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from collections.abc import Set
 import copy
-import functools
 from typing import Any
 
 import nova.conf
@@ -31,6 +30,7 @@ from cellsched.hosts import state
 from cellsched.hosts import view
 from cellsched import objects
 from cellsched import plugins
+from cellsched.scheduler.decision import capacity
 from cellsched.scheduler.decision import mandatory_stages
 from cellsched.scheduler.decision import pipeline
 from cellsched.scheduler.decision import registry
@@ -341,28 +341,26 @@ class EnabledPlugins:
         last = ([nova_stages.AcceptedCandidates(states.candidates)]
                 if self.by_row or self._filters_of(spec) is not self._filters
                 else [])
+        # Placement has checked the resources.
         return self._pipeline(
-            spec, states, (*more, *self._destinations), _nothing, last)
+            spec, states, (*more, *self._destinations),
+            lambda hosts, request: (), last)
 
     def _pipeline(
         self, spec: Any, states: HostStates,
         first: Iterable[filters_base.Filter],
-        needs: Callable[..., Iterable[filters_base.Filter]] | None = None,
+        needs: Callable[..., Iterable[filters_base.Filter]] = capacity.stages,
         last: Iterable[filters_base.Filter] = (),
     ) -> pipeline.Pipeline:
-        kept: list[filters_base.Filter] = [
-            column or NovaFilter(plugin, spec, states)
-            for plugin, column in self._filters_of(spec)]
-        kept += last
-        scored: list[weighers_base.Weigher] = [
-            column or NovaWeigher(plugin, spec, states)
-            for plugin, column in self._weighers]
+        kept = [column or NovaFilter(plugin, spec, states)
+                for plugin, column in self._filters_of(spec)]
+        scored = [column or NovaWeigher(plugin, spec, states)
+                  for plugin, column in self._weighers]
         # The computes take the cells of a host in the same order.
-        make = functools.partial(
-            pipeline.Pipeline, kept, scored, first, packs_cells=(
-                nova.conf.CONF.compute
-                .packing_host_numa_cells_allocation_strategy))
-        return make() if needs is None else make(needs)
+        return pipeline.Pipeline(
+            [*kept, *last], scored, first, needs,
+            nova.conf.CONF.compute
+            .packing_host_numa_cells_allocation_strategy)
 
     def _filters_of(self, spec: Any) -> list[tuple[Plugin, Any]]:
         """Return the filters that decide on a request, with their columns."""
@@ -415,13 +413,6 @@ def _counts(weigher: str, aggregates: Mapping[int, Any]) -> bool:
     return option is None or bool(
         getattr(nova.conf.CONF.filter_scheduler, option)) or any(
             option in each.metadata for each in [*aggregates.values()])
-
-
-def _nothing(
-    hosts: view.Hosts, request: objects.RequestSpec
-) -> Sequence[filters_base.Filter]:
-    """Return no filter, because Placement has checked the resources."""
-    return ()
 
 
 def _column(
