@@ -138,8 +138,14 @@ class FilterScheduler(base.SchedulerDriver):
         instance_uuids: Sequence[str], alternates: int, claim: bool = True,
     ) -> list[list[objects.Selection]]:
         request = self._networks.add(context, request)
-        return self.placer.place(
+        return self.placer_of(request, instance_uuids).place(
             context, request, instance_uuids, alternates, claim)
+
+    def placer_of(
+        self, request: objects.RequestSpec, uuids: Sequence[str]
+    ) -> placer.Placer:
+        """Return the placer for a request; the same for all by default."""
+        return self.placer
 
     def update_aggregates(
         self, aggregates: Iterable[objects.Aggregate]
@@ -164,7 +170,7 @@ class FilterScheduler(base.SchedulerDriver):
     ) -> Any:
         """Decide as :meth:`select_destinations` does, and claim nothing."""
         request = self._networks.add(context, request)
-        return self.placer.plan(
+        return self.placer_of(request, instance_uuids).plan(
             context, request, instance_uuids, alternates)
 
 

@@ -30,7 +30,6 @@ from cellsched.hosts.table import PendingAllocation
 from cellsched import migrations
 from cellsched import objects
 from cellsched.objects import request_groups
-from cellsched.objects import resources
 from cellsched.observability import metrics
 from cellsched import plugins
 from cellsched.scheduler.decision import capacity
@@ -41,9 +40,8 @@ from cellsched.scheduler.decision import required_traits
 from cellsched.scheduler.drivers import base
 from cellsched.scheduler.drivers import filter_scheduler
 from cellsched.scheduler.explanation import decision_record
-from cellsched.scheduler import request_validation
-from cellsched.scheduler import requirements
 from cellsched.scheduler.selection import existing_claims
+from cellsched.scheduler.selection import placer
 
 LOG = log.getLogger(__name__)
 
@@ -299,7 +297,7 @@ def _known(traits: Iterable[str]) -> frozenset[str]:
     return frozenset(filter(validation.is_trait, traits))
 
 
-class ProviderScheduler(base.SchedulerDriver):
+class ProviderScheduler(filter_scheduler.FilterScheduler):
     """Queries the claim store for hosts with capacity, and reads only these.
 
     For each request the store finds the providers with the capacity and the
@@ -309,41 +307,31 @@ class ProviderScheduler(base.SchedulerDriver):
     ``query``.
     """
 
-    # The pipeline knows the requirements that its stages read.
-    reads = None
-
     def __init__(
         self, conf: cfg.ConfigOpts, parts: base.SchedulerParts
     ) -> None:
-        super().__init__(conf, parts)
         if claims_base.Capability.QUERY not in parts.claims.capabilities:
             raise _cannot_find(conf)
-        self._pipeline = filter_scheduler.pipeline_of(conf)
-        # Report a broken plug-in at start, not with the first request.
-        resources.load_classes()
-        self.hints = self._pipeline.hints | {request_validation.REBUILD}
+        super().__init__(conf, parts)
+        if parts.recorder is not None:
+            self.placer.recorder = None
+            LOG.warning('Decisions are not recorded: the driver '
+                        'provider_scheduler keeps no hosts')
+
+    def make_source(self) -> RequestHosts:
+        conf, parts = self.conf, self.parts
         self._reader = host_reader.HostReader(
             parts.database, parts.cells, parts.gatherer, parts.discovery,
             parts.claims, parts.clock, filter_scheduler.refresh_policy(conf),
             conf.default_availability_zone, plugin_columns.load())
         self._instance_reports = manager.InstanceReports()
-        self._placer = filter_scheduler.make_placer(
-            conf, parts, self._hosts(objects.RequestSpec(), ()),
-            self._pipeline)
-        self._networks = requirements.NetworkRequirements(
-            parts.network,
-            conf.scheduler.query_placement_for_routed_network_aggregates)
-        parts.metrics.add_source(self._metrics)
-        conf.register_mutate_hook(self._follow_options)
-        if parts.recorder is not None:
-            LOG.warning('Decisions are not recorded: the driver '
-                        'provider_scheduler keeps no hosts')
+        return self._hosts(self.make_pipeline(), objects.RequestSpec(), ())
 
-    def _follow_options(self, *changed: Any) -> None:
-        """Decide on later requests with the changed options."""
-        self._pipeline = filter_scheduler.pipeline_of(self.conf)
-        self._placer.follow(self._pipeline, filter_scheduler.selection_policy(
-            self.conf, self.parts.random))
+    def placer_of(
+        self, request: objects.RequestSpec, uuids: Sequence[str]
+    ) -> placer.Placer:
+        return self.placer.on(
+            self._hosts(self.placer.pipeline, request, uuids))
 
     def _metrics(self) -> list[metrics.Reading]:
         # No hosts are kept, so there are no metrics of hosts and capacity.
@@ -356,13 +344,11 @@ class ProviderScheduler(base.SchedulerDriver):
     def periodic(self) -> Sequence[tuple[Callable[[], None], float]]:
         return [(self.parts.decisions.flush, decision_record.SPACING_S)]
 
-    def select_destinations(
-        self, context: RequestContext, request: objects.RequestSpec,
-        instance_uuids: Sequence[str], alternates: int, claim: bool = True,
-    ) -> list[list[objects.Selection]]:
-        request = self._networks.add(context, request)
-        return self._placer.on(self._hosts(request, instance_uuids)).place(
-            context, request, instance_uuids, alternates, claim)
+    def state(self) -> Mapping[str, Any]:
+        return {}
+
+    def unready(self) -> str:
+        return ''
 
     def update_aggregates(
         self, aggregates: Iterable[objects.Aggregate]
@@ -391,21 +377,13 @@ class ProviderScheduler(base.SchedulerDriver):
         if gone:
             self.parts.claims.release(gone)
 
-    def plan(
-        self, context: RequestContext, request: objects.RequestSpec,
-        instance_uuids: Sequence[str], alternates: int,
-    ) -> Any:
-        """Decide as :meth:`select_destinations` does, and claim nothing."""
-        request = self._networks.add(context, request)
-        return self._placer.on(self._hosts(request, instance_uuids)).plan(
-            context, request, instance_uuids, alternates)
-
     def _hosts(
-        self, request: objects.RequestSpec, uuids: Sequence[str]
+        self, pipeline: Pipeline, request: objects.RequestSpec,
+        uuids: Sequence[str],
     ) -> RequestHosts:
         """Return the hosts of one request, not read yet."""
         return RequestHosts(
-            self._reader, self.parts.claims, self.parts.clock, self._pipeline,
+            self._reader, self.parts.claims, self.parts.clock, pipeline,
             request, uuids, self.conf.scheduler.max_placement_results,
             self._instance_reports.hosts, self._relevant)
 
