@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The health of cells: the time of the last answer, and failures."""
 
-from collections.abc import Callable
 from collections.abc import Mapping
 import dataclasses
 import math
@@ -163,17 +162,6 @@ class Columns(Protocol):
         """Return a column."""
 
 
-#: The columns that define a cell's free share: (free amount, total).
-_SHARES: tuple[tuple[Callable[..., Column], Callable[..., Column]], ...] = (
-    (lambda of: of['vcpus_total'] * of['cpu_allocation_ratio']
-     - of['vcpus_used'],
-     lambda of: of['vcpus_total'] * of['cpu_allocation_ratio']),
-    (lambda of: of['free_ram_mb'], lambda of: of['total_usable_ram_mb']),
-    (lambda of: of['free_disk_mb'],
-     lambda of: of['total_usable_disk_gb'] * 1024),
-)
-
-
 def free_shares(columns: Columns, count: int) -> Column:
     """Return the least free share of any resource, for each cell.
 
@@ -184,11 +172,16 @@ def free_shares(columns: Columns, count: int) -> Column:
     :param count: the number of codes
     """
     cells = columns['cell']
+    cpus = columns['vcpus_total'] * columns['cpu_allocation_ratio']
     result = np.full(count, np.inf)
-    for free, total in _SHARES:
-        totals = np.bincount(cells, total(columns), count)
+    for free, total in (
+            (cpus - columns['vcpus_used'], cpus),
+            (columns['free_ram_mb'], columns['total_usable_ram_mb']),
+            (columns['free_disk_mb'],
+             columns['total_usable_disk_gb'] * 1024)):
+        totals = np.bincount(cells, total, count)
         share = np.divide(
-            np.bincount(cells, free(columns), count), totals,
+            np.bincount(cells, free, count), totals,
             out=np.zeros(count), where=totals > 0)
         np.minimum(result, share, out=result)
     return result
