@@ -163,15 +163,14 @@ class PluginCalls:
         request: objects.RequestSpec,
     ) -> Scores | None:
         """Return the scores of a weigher, kept if they depend on columns."""
-        if weigher.by_columns and hosts.is_whole and len(hosts) < kept.LARGE:
-            scores = hosts.memo_until_change(
-                weigher, lambda: self.scores(weigher, hosts, request))
-            return None if scores is None else (scores, None)
-        if weigher.by_columns and hosts.is_whole:
+        if (weigher.by_columns and hosts.is_whole
+                and len(hosts) >= kept.LARGE):
             known = kept.scores(weigher, hosts, lambda some: self.scores(
                 weigher, some, request))
             return None if known.values is None else (known.values, known)
-        scores = self.scores(weigher, hosts, request)
+        ask = functools.partial(self.scores, weigher, hosts, request)
+        scores = (hosts.memo_until_change(weigher, ask)
+                  if weigher.by_columns else ask())
         return None if scores is None else (scores, None)
 
     def parts(
@@ -493,27 +492,27 @@ class Pipeline:
         self._needs = needs
         self._packs_cells = packs_cells
         #: The filters and the weighers, in order.
-        self.filters = self._filters = tuple(filters)
-        self.weighers = self._weighers = tuple(weighers)
+        self.filters = tuple(filters)
+        self.weighers = tuple(weighers)
         self._destinations = tuple(destinations)
         self._calls = PluginCalls()
         self._limiting = frozenset(
-            each for each in self._filters
+            each for each in self.filters
             if type(each).limits is not base.Filter.limits)
         everyone: tuple[base.Filter | Weigher, ...] = (
-            *self._destinations, *self._filters, *self._weighers)
+            *self._destinations, *self.filters, *self.weighers)
         self._locating = tuple(
             each for each in everyone if type(each).located not in (
                 base.Filter.located, Weigher.located))
         self._serves = frozenset[str]().union(
-            *(each.serves for each in self._filters),
-            *(each.serves for each in self._weighers))
+            *(each.serves for each in self.filters),
+            *(each.serves for each in self.weighers))
         #: Scheduler hints that the enabled filters read.
         self.hints = frozenset(
-            hint for each in self._filters for hint in each.hints)
+            hint for each in self.filters for hint in each.hints)
         #: Requirements that the enabled stages read.
         self.reads = capacity.Capacity.reads.union(
-            *(each.reads for each in (*self._destinations, *self._filters)))
+            *(each.reads for each in (*self._destinations, *self.filters)))
         self._places_hardware = not self.reads.isdisjoint(
             ('numa_topology', 'pci_requests'))
 
@@ -574,12 +573,12 @@ class Pipeline:
         self._check_group(request)
         stages: tuple[base.Filter, ...]
         if rebuild:
-            stages = tuple(each for each in self._filters
+            stages = tuple(each for each in self.filters
                            if each.run_on_rebuild)
         else:
             forced = request.get('force_hosts') or request.get('force_nodes')
             stages = (*self._destinations, *self._needs(hosts, request),
-                      *(() if forced else self._filters))
+                      *(() if forced else self.filters))
         stages = tuple(self._calls.applying(stages, request))
         keys = []
         is_large = hosts.is_whole and len(hosts) >= kept.LARGE
@@ -693,7 +692,7 @@ class Pipeline:
         A weight is the sum of the weighers' scores, each scaled to 0..1 over
         the candidates and multiplied. A single candidate is not weighed.
         """
-        weighers = self._calls.applying(self._weighers, request)
+        weighers = self._calls.applying(self.weighers, request)
         filtered = candidates.filtered
         if any(each.by_row for each in weighers):
             filtered = filtered.narrowed()

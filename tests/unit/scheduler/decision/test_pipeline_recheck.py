@@ -162,7 +162,7 @@ class TestLimits(base.TestCase):
             [self.Limiting('vcpu'), self.Limiting('disk_gb'),
              toys.Filter(None), self.Limiting('memory_mb', applies=False)],
             [])
-        for each in decision._filters:
+        for each in decision.filters:
             each.keep = lambda hosts, request: None
         hosts, request = builders.hosts(vcpus_total=[3, 4]), builders.request()
 

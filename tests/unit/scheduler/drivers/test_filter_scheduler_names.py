@@ -16,8 +16,8 @@ class TestPipeline(base.TestCase):
                         'weight_classes = RAMWeigher\n')
         made = filter_scheduler.pipeline_of(
             loader.load(files=[str(path)], dirs=[]), *args)
-        return ([each.name for each in made._filters],
-                [each.name for each in made._weighers])
+        return ([each.name for each in made.filters],
+                [each.name for each in made.weighers])
 
     def test_configured_plugins_are_the_default(self):
         self.assertEqual((['ComputeFilter'], ['RAMWeigher']), self.names())
