@@ -421,56 +421,33 @@ def view(
 
     :param values: values by group and name, of the types of the options
     """
-    return cast(cfg.ConfigOpts, _View(conf, values))
+    own = dict(values)
+    return cast(cfg.ConfigOpts, _View(conf, {**own.pop('DEFAULT', {}), **own}))
 
 
 class _View:
+    """A configuration, or one of its groups, with some other values."""
 
-    def __init__(
-        self, conf: cfg.ConfigOpts, values: Mapping[str, Mapping[str, Any]]
-    ) -> None:
-        self._conf = conf
+    def __init__(self, source: Any, values: Mapping[str, Any]) -> None:
+        self._source = source
         self._values = values
 
     def __getattr__(self, name: str) -> Any:
-        return self[name] if name in self else getattr(self._conf, name)
+        return self[name] if name in self else getattr(self._source, name)
 
     def __getitem__(self, name: str) -> Any:
-        own = self._values.get('DEFAULT', {})
-        if name in own:
-            return own[name]
-        found = self._conf[name]
-        if name in self._values:
-            return _GroupView(found, self._values[name])
-        return found
+        found = self._source[name]
+        if name not in self._values:
+            return found
+        return (_View(found, self._values[name])
+                if isinstance(found, cfg.ConfigOpts.GroupAttr)
+                else self._values[name])
 
     def __contains__(self, name: object) -> bool:
-        return name in self._conf
+        return name in self._source
 
     def __iter__(self) -> Any:
-        return iter(self._conf)
+        return iter(self._source)
 
     def __len__(self) -> int:
-        return len(self._conf)
-
-
-class _GroupView:
-
-    def __init__(self, group: Any, values: Mapping[str, Any]) -> None:
-        self._group = group
-        self._own = values
-
-    def __getattr__(self, name: str) -> Any:
-        return self[name]
-
-    def __getitem__(self, name: str) -> Any:
-        return self._own[name] if name in self._own else self._group[name]
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._group
-
-    def __iter__(self) -> Any:
-        return iter(self._group)
-
-    def __len__(self) -> int:
-        return len(self._group)
+        return len(self._source)
