@@ -349,7 +349,7 @@ class EmbeddedConductor:
     :param conf: a configuration with the options of :func:`register_opts`
     :param parts: replace the components made here; the caller closes them
     :param metrics: records metrics, for example
-        :class:`cellsched.observability.metrics.PrometheusMetrics`
+        :class:`cellsched.metrics.PrometheusMetrics`
     :raises cellsched.exception.ConfigurationInvalid: an option is missing or
         invalid; names the option and the value
     :raises cellsched.exception.BrokerRefused: the broker of schedulers

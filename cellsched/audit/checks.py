@@ -18,7 +18,8 @@ import enum
 from typing import Any
 from typing import NamedTuple
 
-from cellsched.audit import findings
+from cellsched.audit.findings import Action
+from cellsched.audit.findings import Finding
 from cellsched.audit import references
 from cellsched.audit.state import add_up
 from cellsched.audit.state import MISSING
@@ -38,15 +39,13 @@ from cellsched import exception
 from cellsched.hardware import units
 from cellsched import objects
 
-Action = findings.Action
-
 _CELL0 = objects.CELL0_UUID
 
 _TWO_RUN = ('find out on the hosts which of the two is in use, stop the other '
             'one there, and delete its row')
 
 
-def check_fate(server: ServerState) -> Iterator[findings.Finding]:
+def check_fate(server: ServerState) -> Iterator[Finding]:
     """Check that a server is in the one cell that its mapping names.
 
     Cells that did not answer cause no findings. A build with a request is in
@@ -68,15 +67,15 @@ def check_fate(server: ServerState) -> Iterator[findings.Finding]:
 def found(
     server: ServerState, kind: str, text: str,
     cell: str | None = None, action: Action | None = None, advice: str = '',
-) -> findings.Finding:
+) -> Finding:
     """Return a finding about a server."""
-    return findings.Finding(
+    return Finding(
         kind, server.uuid, text,
         '' if cell is None else server.names.get(cell, cell), cell, action,
         advice)
 
 
-def _unmapped(server: ServerState) -> Iterator[findings.Finding]:
+def _unmapped(server: ServerState) -> Iterator[Finding]:
     if server.requested:
         yield found(server, 'request-unmapped',
                     'has a build request and no mapping', None, Action.MAP)
@@ -88,7 +87,7 @@ def _unmapped(server: ServerState) -> Iterator[findings.Finding]:
                 Action.MAP)
 
 
-def _deleted(server: ServerState) -> Iterator[findings.Finding]:
+def _deleted(server: ServerState) -> Iterator[Finding]:
     if server.requested:
         yield found(server, 'request-of-deleted',
                     'was deleted by its user and has a build request', None,
@@ -104,7 +103,7 @@ def _deleted(server: ServerState) -> Iterator[findings.Finding]:
             'it may run on its host; delete it once more')
 
 
-def _requested(server: ServerState) -> Iterator[findings.Finding]:
+def _requested(server: ServerState) -> Iterator[Finding]:
     assert server.mapping is not None
     if server.broken is not None:
         begun = server.visible() or (server.mapping.cell not in (None, _CELL0))
@@ -132,7 +131,7 @@ def _requested(server: ServerState) -> Iterator[findings.Finding]:
                 'it is being built', cell, None, _TWO_RUN)
 
 
-def _undecided(server: ServerState) -> Iterator[findings.Finding]:
+def _undecided(server: ServerState) -> Iterator[Finding]:
     rows = server.visible()
     ran = [cell for cell, row in rows.items() if row.ran]
     if len(rows) + server.buried() > 1:
@@ -154,7 +153,7 @@ def _undecided(server: ServerState) -> Iterator[findings.Finding]:
             Action.BURY)
 
 
-def _decided(server: ServerState, cell: str) -> Iterator[findings.Finding]:
+def _decided(server: ServerState, cell: str) -> Iterator[Finding]:
     row = server.rows.get(cell)
     rows = server.visible()
     if row is not None:
@@ -200,7 +199,7 @@ def belongs(server: ServerState, cell: str) -> bool:
 
 def _unasked(
     server: ServerState, cell: str, row: audit_queries.ServerRow
-) -> Iterator[findings.Finding]:
+) -> Iterator[Finding]:
     """Check the request specification of a server that may be moved."""
     if (server.size is not None and server.size.problem and not row.deleted
             and cell != _CELL0):
@@ -216,7 +215,7 @@ def _unasked(
 def _several(
     server: ServerState, rows: dict[str, audit_queries.ServerRow],
     right: str | None
-) -> Iterator[findings.Finding]:
+) -> Iterator[Finding]:
     """Yield the rows of a server in cells other than the right one.
 
     :param right: the cell of the server; None if that is not certain
@@ -237,15 +236,14 @@ def _several(
             Action.PURGE if right is not None else None, _TWO_RUN)
 
 
-def check_tasks(server: ServerState) -> Iterator[findings.Finding]:
+def check_tasks(server: ServerState) -> Iterator[Finding]:
     """Check that a server's task or build is in progress.
 
     The cell keeps the message to the host during a build, and the row of the
     move during any other task. Both are written and deleted together with the
     state of the server.
     """
-    cell = server.mapping.cell if server.mapping else None
-    row = server.rows.get(cell) if cell else None
+    cell, row = server.cell, server.row
     if row is None or server.requested or cell == objects.CELL0_UUID:
         return
     if row.deleted:
@@ -314,7 +312,7 @@ _REVERTS = {
 
 def _build(
     server: ServerState, cell: str | None, row: audit_queries.ServerRow
-) -> findings.Finding:
+) -> Finding:
     failable = row.host is None and states.State(
         row.vm_state or '', row.task_state) in states.OF_BUILD
     return found(
@@ -334,10 +332,10 @@ class Expected(enum.Enum):
     UNKNOWN = enum.auto()   #: Its cell did not answer, or has another finding.
 
 
-def check_claims(server: ServerState) -> Iterator[findings.Finding]:
+def check_claims(server: ServerState) -> Iterator[Finding]:
     """Check the claims of a server, and those of its move."""
     expected = expected_claims(server)
-    cell = server.mapping.cell if server.mapping else None
+    cell, row = server.cell, server.row
     if server.claims and expected is Expected.NONE:
         yield found(
             server, 'claim-leaked',
@@ -349,7 +347,7 @@ def check_claims(server: ServerState) -> Iterator[findings.Finding]:
             server, 'move-claim-leaked',
             f'holds a claim on {server.moved[0].provider} for a move, '
             'and is not being moved', cell, Action.RELEASE_MOVE)
-    size, row = server.size, _row(server)
+    size = server.size
     if row is not None and row.vm_state == 'error' and server.claims and (
             expected is Expected.EITHER and at_rest(server, row)):
         # After a failed move or rebuild it may hold none.
@@ -383,7 +381,7 @@ def at_rest(server: ServerState, row: audit_queries.ServerRow) -> bool:
 
 def _at_rest(
     server: ServerState, cell: str | None, row: audit_queries.ServerRow
-) -> Iterator[findings.Finding]:
+) -> Iterator[Finding]:
     assert row.provider is not None
     size = server.size
     here, elsewhere = server.held(row)
@@ -422,7 +420,7 @@ def _at_rest(
 
 def _owner(
     server: ServerState, cell: str | None, action: Action | None, advice: str
-) -> Iterator[findings.Finding]:
+) -> Iterator[Finding]:
     """Check that the claims of a server and its move have its owner."""
     mapping = server.mapping
     assert mapping is not None
@@ -442,7 +440,7 @@ def _owner(
 def _membership(
     server: ServerState, cell: str | None, row: audit_queries.ServerRow,
     action: Action | None, advice: str,
-) -> Iterator[findings.Finding]:
+) -> Iterator[Finding]:
     """Check the membership that the claim store has of a server.
 
     A group that was deleted keeps its members there.
@@ -511,7 +509,7 @@ def expected_claims(server: ServerState) -> Expected:
         return Expected.UNKNOWN
     if mapping.cell == objects.CELL0_UUID:
         return Expected.NONE
-    row = _row(server)
+    row = server.row
     if row is None:
         return Expected.NONE if mapping.deleted else Expected.UNKNOWN
     return expected_in_cell(row)
@@ -535,19 +533,14 @@ def move_leaks(server: ServerState, expected: Expected) -> bool:
     """Return whether a server holds a claim for a move that is over."""
     if not server.moved or expected is Expected.UNKNOWN or server.requested:
         return False
-    row = _row(server)
+    row = server.row
     return row is None or row.deleted or (
         row.task_state is None and not row.moving)
 
 
-def _row(server: ServerState) -> audit_queries.ServerRow | None:
-    cell = server.mapping.cell if server.mapping else None
-    return server.rows.get(cell) if cell else None
-
-
-def check_place(server: ServerState) -> Iterator[findings.Finding]:
+def check_place(server: ServerState) -> Iterator[Finding]:
     """Check that the host and the node of a server exist in its cell."""
-    row = _row(server)
+    row = server.row
     if row is None or row.deleted or row.task_state == 'deleting' or (
             server.mapping is None or server.mapping.deleted):
         return
@@ -578,9 +571,9 @@ def check_place(server: ServerState) -> Iterator[findings.Finding]:
                    'evacuate or delete the server')
 
 
-def check_owner(server: ServerState) -> Iterator[findings.Finding]:
+def check_owner(server: ServerState) -> Iterator[Finding]:
     """Check that all records of a server have one owner and one size."""
-    mapping, row = server.mapping, _row(server)
+    mapping, row = server.mapping, server.row
     if mapping is None or mapping.deleted:
         return
     projects = dict(server.projects)
@@ -617,7 +610,7 @@ def check_owner(server: ServerState) -> Iterator[findings.Finding]:
                         advice='find out its flavor, and correct the record')
 
 
-def check_group(server: ServerState) -> Iterator[findings.Finding]:
+def check_group(server: ServerState) -> Iterator[Finding]:
     """Check that a server is a member of the group that its request names."""
     size = server.size
     if server.mapping is None or size is None:
@@ -644,73 +637,76 @@ def check_group(server: ServerState) -> Iterator[findings.Finding]:
             'not name', cell, advice='delete its row of instance_group_member')
 
 
-def check_faults(server: ServerState) -> Iterator[findings.Finding]:
+def check_faults(server: ServerState) -> Iterator[Finding]:
     """Check that a server in ERROR has a fault that says why.
 
     A server in cell0 also has a failed action with the id of its request.
     """
-    cell = server.mapping.cell if server.mapping else None
-    row = server.rows.get(cell) if cell else None
+    cell, row = server.cell, server.row
     if row is None or row.deleted or server.requested or (
             row.vm_state != 'error' or row.task_state is not None):
         return
     if not (row.reason or '').strip():
         yield found(
             server, 'no-reason', 'is in ERROR without a fault',
-            cell, findings.Action.EXPLAIN)
+            cell, Action.EXPLAIN)
     if cell == objects.CELL0_UUID and not row.failed_action:
         yield found(
             server, 'no-action',
             'is in cell0 without a failed action that names its request',
-            cell, findings.Action.EXPLAIN)
+            cell, Action.EXPLAIN)
 
 
-def check_hosts(reader: StateReader) -> list[findings.Finding]:
+def check_hosts(reader: StateReader) -> Iterator[Finding]:
     """Check that each host is mapped to the cell that has its compute node.
 
     A host that was never mapped is no finding: a scheduler maps it.
     """
-    found = []
     names = reader.names()
-    nodes_by_cell = reader.ask(
-        lambda cell, connection: audit_queries.nodes(connection),
-        reader.cells())
-    for cell, nodes in nodes_by_cell.items():
+    for cell, nodes in _nodes(reader).items():
         # By host: whether one of its nodes was marked as mapped.
         hosts: dict[str, bool] = {}
         for uuid, node in nodes.items():
             if node.vanished:
-                found.append(findings.Finding(
+                yield Finding(
                     'node-vanished', uuid,
                     f'is node {node.name} of host {node.host}, which its '
                     'driver no longer reports, and has servers, moves or '
                     'claims', names[cell], cell, None,
                     'make the driver report it again, or evacuate or delete '
-                    'its servers'))
+                    'its servers')
             hosts[node.host] = node.mapped or hosts.get(node.host, False)
         with reader.database.reader() as connection:
             mapped = host_mappings.get_many(connection, hosts)
         for host, was_mapped in sorted(hosts.items()):
             if host not in mapped:
                 if was_mapped:
-                    found.append(findings.Finding(
+                    yield Finding(
                         'host-unmapped', host,
                         'has a compute node in this cell, and its mapping is '
                         'missing', names[cell], cell, None,
                         'map it with cell_v2 discover_hosts --by-service, or '
-                        'delete its rows in the cell'))
+                        'delete its rows in the cell')
             elif mapped[host].uuid != cell:
                 other = names.get(mapped[host].uuid, mapped[host].uuid)
-                found.append(findings.Finding(
+                yield Finding(
                     'host-elsewhere', host,
                     f'has a compute node in this cell, and is mapped to '
                     f'{other}', names[cell], cell, None,
                     'let its agent report to one of them only, and delete '
-                    'its rows in the other'))
-    return found
+                    'its rows in the other')
 
 
-def check_guests(reader: StateReader) -> Iterator[findings.Finding]:
+def _nodes(
+    reader: StateReader
+) -> dict[str, dict[str, audit_queries.NodeRow]]:
+    """Return the compute nodes of each cell that answers, by uuid."""
+    return reader.ask(
+        lambda cell, connection: audit_queries.nodes(connection),
+        reader.cells())
+
+
+def check_guests(reader: StateReader) -> Iterator[Finding]:
     """Check that each guest has its row, and each row its guest.
 
     The agents report the guests and the servers; a report can be as old as
@@ -738,7 +734,7 @@ def check_guests(reader: StateReader) -> Iterator[findings.Finding]:
                          if row.deleted else f'its server is on {row.host}'
                          if row.host else 'its server is on no host')
                 if row is None or row.deleted or row.host != host:
-                    yield findings.Finding(
+                    yield Finding(
                         'guest-unexplained', uuid,
                         f'runs on host {host}, and {place}', names[cell],
                         cell, None, 'find out on the hosts which guest is in '
@@ -746,7 +742,7 @@ def check_guests(reader: StateReader) -> Iterator[findings.Finding]:
             for uuid in missing:
                 row = rows.get(uuid)
                 if row is not None and not row.deleted and row.host == host:
-                    yield findings.Finding(
+                    yield Finding(
                         'guest-missing', uuid,
                         f'is on host {host}, which has no guest of it',
                         names[cell], cell, None,
@@ -762,7 +758,7 @@ def check_guests(reader: StateReader) -> Iterator[findings.Finding]:
 def _misplaced(
     reader: StateReader, host: str, used: Mapping[str, Mapping[str, int]],
     name: str, cell: str,
-) -> Iterator[findings.Finding]:
+) -> Iterator[Finding]:
     """Yield the guests that use other CPUs, pages or devices than claimed.
 
     :param used: their amounts, as the host has reported them
@@ -775,7 +771,7 @@ def _misplaced(
         extra = [units.title(each) for each, amount in sorted(amounts.items())
                  if amount > claimed.get(each, 0)]
         if claimed and extra:
-            yield findings.Finding(
+            yield Finding(
                 'claim-misplaced', uuid,
                 f'uses {", ".join(extra)} on host {host}, which its claim '
                 'does not name', name, cell, None,
@@ -791,9 +787,9 @@ Held = Mapping[str, Sequence[claims_base.Claim]]
 
 def check_capacity(
     store: claims_base.ClaimStore, page: int,
-    seen: Callable[[Held], None] = lambda held: None,
+    seen: Callable[[Held], object] = bool,
     unreadable: Container[str] = (),
-) -> list[findings.Finding]:
+) -> list[Finding]:
     """Check the counters of the claim store against its claims.
 
     A provider that changes during a walk through the claims is checked in the
@@ -806,7 +802,7 @@ def check_capacity(
     :param seen: called with the claims of each page in the first walk
     :param unreadable: providers to leave out
     """
-    found: list[findings.Finding] = []
+    found: list[Finding] = []
     open_: set[str] | None = None
     doubted: dict[str, _Taken] = {}
     for _ in range(_WALKS_MAX):
@@ -838,7 +834,7 @@ def check_capacity(
                 provider for provider in taken.keys() - changed - {
                     usage.provider for usage in before.usages}
                 if provider not in unreadable]
-            found += [findings.Finding(
+            found += [Finding(
                 'provider-missing', provider,
                 f'has claims of {taken[provider].holders} consumers, and is '
                 'not in the claim store',
@@ -849,14 +845,10 @@ def check_capacity(
         open_ = seeming.keys() | (
             changed if open_ is None else changed & open_)
         doubted |= seeming
-        seen = _ignore
+        seen = bool
         if not open_:
             break
     return found
-
-
-def _ignore(held: Held) -> None:
-    pass
 
 
 @dataclasses.dataclass
@@ -874,7 +866,7 @@ class _Taken:
 
 
 def _add_up(
-    store: claims_base.ClaimStore, page: int, seen: Callable[[Held], None]
+    store: claims_base.ClaimStore, page: int, seen: Callable[[Held], object]
 ) -> dict[str, _Taken]:
     """Return the sum of the claims on each provider."""
     taken: dict[str, _Taken] = collections.defaultdict(_Taken)
@@ -892,27 +884,27 @@ def _add_up(
 
 def _compare_claims(
     usage: claims_base.Usage, taken: _Taken
-) -> Iterator[findings.Finding]:
+) -> Iterator[Finding]:
     if usage.consumers != taken.holders:
-        yield findings.Finding(
+        yield Finding(
             'miscounted-consumers', usage.provider,
             f'has claims of {taken.holders} consumers, and the claim store '
-            f'counts {usage.consumers}', action=findings.Action.RECOUNT)
+            f'counts {usage.consumers}', action=Action.RECOUNT)
     for resource in sorted(usage.used.keys() | taken.sums.keys()):
         used = usage.used.get(resource, 0)
         real = taken.sums.get(resource, 0)
         capacity = usage.capacity.get(resource, 0)
         if real > capacity:
-            yield findings.Finding(
+            yield Finding(
                 f'over-capacity:{resource}', usage.provider,
                 f'has {capacity} of {units.title(resource)}, and {real} is '
                 'claimed',
                 advice='move servers away, or increase the inventory again')
         if used != real:
-            yield findings.Finding(
+            yield Finding(
                 f'miscounted:{resource}', usage.provider,
                 f'has claims of {real} of {resource}, and the claim store '
-                f'counts {used}', action=findings.Action.RECOUNT)
+                f'counts {used}', action=Action.RECOUNT)
 
 
 _NOTHING = claims_base.Inventory(0)
@@ -921,7 +913,7 @@ _NOTHING = claims_base.Inventory(0)
 def check_providers(
     reader: StateReader, store: claims_base.ClaimStore,
     unreadable: Container[str] = (),
-) -> Iterator[findings.Finding]:
+) -> Iterator[Finding]:
     """Check the providers of the claim store against the databases.
 
     The store is read first, as a provider is in a database before it is in
@@ -934,9 +926,7 @@ def check_providers(
     inventories = listing.inventories(store)
     names = reader.names()
     by_cell = [{uuid: (cell, node) for uuid, node in found.items()}
-               for cell, found in reader.ask(
-                   lambda cell, connection: audit_queries.nodes(connection),
-                   reader.cells()).items()]
+               for cell, found in _nodes(reader).items()]
     of_all = [(uuid, *where) for each in by_cell
               for uuid, where in each.items()]
     times = collections.Counter(uuid for uuid, _, _ in of_all)
@@ -952,7 +942,7 @@ def check_providers(
         elif not times[uuid] and uuid not in shared and (
                 uuid not in children and not reader.unheard) and (
                 usage.consumers or any(usage.capacity.values())):
-            yield findings.Finding(
+            yield Finding(
                 'provider-unknown', uuid,
                 f'has claims of {usage.consumers} consumers, and is neither '
                 'a compute node of a cell nor a child provider of one nor '
@@ -970,50 +960,50 @@ def check_providers(
     yield from references.check_identity(store, by_cell, shared, names)
 
 
-def check_amounts(held: Held) -> Iterator[findings.Finding]:
+def check_amounts(held: Held) -> Iterator[Finding]:
     """Yield the consumers with claims whose amounts are no numbers."""
     for consumer, claims in held.items():
         if not all(map(claims_base.is_readable, claims)):
-            yield findings.Finding(
+            yield Finding(
                 'store-record', consumer, 'holds a claim with an amount that '
                 'is no number', advice='correct the amount, and audit again')
 
 
 def check_records(
     problems: Sequence[claims_base.StoreProblem]
-) -> Iterator[findings.Finding]:
+) -> Iterator[Finding]:
     """Yield the records of the claim store that are unreadable or disagree."""
     for problem in problems:
-        yield findings.Finding(
+        yield Finding(
             'store-record', problem.record, problem.text,
-            action=None if problem.advice else findings.Action.MEND,
+            action=None if problem.advice else Action.MEND,
             advice=problem.advice)
 
 
 def _compare_node(
     usage: claims_base.Usage, node: audit_queries.NodeRow, cell: str,
     names: Mapping[str, str],
-) -> Iterator[findings.Finding]:
+) -> Iterator[Finding]:
     # A node that is no longer reported offers nothing.
     for resource, offer in () if node.vanished else node.offers.items():
         right = claims_base.Inventory(*offer).capacity
         capacity = usage.capacity.get(resource, 0)
         if abs(capacity - right) > max(1, references.TOLERANCE * right):
-            yield findings.Finding(
+            yield Finding(
                 f'wrong-capacity:{resource}', usage.provider,
                 f'is {node.host}, which offers {right} of {resource}, and '
                 f'the claim store has {capacity}', names.get(cell, cell),
-                cell, findings.Action.RECOUNT)
+                cell, Action.RECOUNT)
 
 
 def _compare_shared(
     usage: claims_base.Usage, provider: shared_providers.SharedProvider
-) -> Iterator[findings.Finding]:
+) -> Iterator[Finding]:
     for resource in sorted({*provider.inventories, *usage.capacity}):
         shared = provider.inventories.get(resource, _NOTHING).capacity
         capacity = usage.capacity.get(resource, 0)
         if capacity != shared:
-            yield findings.Finding(
+            yield Finding(
                 f'wrong-capacity:{resource}', provider.uuid,
                 f'is shared as {provider.name}, which has {shared} of '
                 f'{resource}, and the claim store has {capacity}',

@@ -17,7 +17,8 @@ from typing import NamedTuple
 from oslo_utils import uuidutils
 
 from cellsched.audit import checks
-from cellsched.audit import findings
+from cellsched.audit.findings import Action
+from cellsched.audit.findings import Finding
 from cellsched.audit.state import add_up
 from cellsched.audit.state import ServerState
 from cellsched.audit.state import StateReader
@@ -40,119 +41,6 @@ from cellsched import exception
 from cellsched.hardware import units
 from cellsched import migrations
 from cellsched import objects
-
-
-class RowRepairs:
-    """Repairs of rows in cells.
-
-    :param host: recorded as the host of faults
-    """
-
-    def __init__(
-        self, reader: StateReader, targets: target.Targets,
-        clock: Clock, host: str,
-    ) -> None:
-        self._reader = reader
-        self._database = reader.database
-        self._targets = targets
-        self._clock = clock
-        self._host = host
-        self._migrations = (
-            None if reader.claims is None
-            else migrations.Migrations(reader.claims, host))
-
-    def delete(self, finding: findings.Finding, server: ServerState) -> None:
-        """Mark a row as deleted; the mapping first."""
-        assert finding.cell_uuid is not None
-        row = server.rows[finding.cell_uuid]
-        if row.task_state == 'deleting':
-            with self._database.writer() as connection:
-                instance_mappings.mark_deleted(
-                    connection, [server.uuid], self._clock.now())
-                instance_groups.remove_members(connection, [server.uuid])
-        with self._unchanged(finding, server) as connection:
-            if connection is not None:
-                instances.delete(
-                    connection, server.uuid, self._clock.now(), host=row.host)
-
-    def fail(self, finding: findings.Finding, server: ServerState) -> None:
-        """Set a build without progress to ERROR; its claims then leak."""
-        with self._unchanged(finding, server) as connection:
-            if connection is not None:
-                instances.fail(
-                    connection, server.uuid, exception.TaskAbandoned(
-                        uuid=server.uuid, task='build'), self._host,
-                    self._clock.now(), instance_history.RETRY_EVENT,
-                    host=None)
-
-    def take_back(
-        self, finding: findings.Finding, server: ServerState
-    ) -> None:
-        """Revert the task of a server that has no move."""
-        assert finding.cell_uuid is not None
-        row = server.rows[finding.cell_uuid]
-        revert = checks.reverting(row)
-        if revert is None:
-            return
-        now = self._clock.now()
-        with self._unchanged(finding, server) as connection:
-            if connection is not None and instances.transit(
-                    connection, server.uuid, revert.transition, now,
-                    host=row.host):
-                instance_history.record(
-                    connection, server.uuid, exception.TaskAbandoned(
-                        uuid=server.uuid, task=revert.task), self._host, now)
-
-    def give_up(self, finding: findings.Finding, server: ServerState) -> None:
-        """End a move that does not match the server's task."""
-        assert finding.cell_uuid is not None
-        row = server.rows[finding.cell_uuid]
-        database = self._cell(finding.cell_uuid)
-        with self._unchanged(finding, server) as connection:
-            move = (None if connection is None
-                    else server_moves.live(connection, server.uuid))
-        if self._migrations is None or move is None or row.move is None:
-            return
-        if move.status == server_moves.MOVED:
-            self._migrations.finish(database, move)
-            return
-        # The move cannot complete, as the server does not wait for it.
-        self._migrations.abort(
-            database, move, exception.TaskAbandoned(
-                uuid=server.uuid, task=move.migration_type),
-            [row.move.status])
-
-    def explain(self, finding: findings.Finding, server: ServerState) -> None:
-        """Record a fault with an unknown reason."""
-        now = self._clock.now()
-        with self._unchanged(finding, server) as connection:
-            if connection is None:
-                return
-            if finding.kind == 'no-reason':
-                instance_history.record(
-                    connection, server.uuid,
-                    exception.ReasonUnknown(uuid=server.uuid), self._host, now)
-            else:
-                instance_history.create_all(
-                    connection, {server.uuid: context.admin()}, 'create',
-                    now, message='Error')
-
-    @contextlib.contextmanager
-    def _unchanged(
-        self, finding: findings.Finding, server: ServerState
-    ) -> Iterator[Any]:
-        """Yield a connection with the row locked; None if it has changed."""
-        assert finding.cell_uuid is not None
-        with self._cell(finding.cell_uuid).writer() as connection:
-            row = audit_queries.lock(connection, server.uuid)
-            same = row == server.rows[finding.cell_uuid]
-            yield connection if same else None
-
-    def _cell(self, uuid: str) -> session.Database:
-        return self._targets.database(self._reader.cells()[uuid])
-
-
-Action = findings.Action
 
 #: Seconds for which a request is leased to bury it.
 _LEASE_S = 60.0
@@ -186,30 +74,33 @@ class Repairs:
         self._targets = targets
         self._cell0 = cell0
         self._clock = clock
-        rows = RowRepairs(reader, targets, clock, host)
-        self._by_action: Mapping[Action, Callable[
-            [findings.Finding, ServerState], None]] = {
+        self._host = host
+        self._migrations = (
+            None if reader.claims is None
+            else migrations.Migrations(reader.claims, host))
+        self._by_action: Mapping[
+            Action, Callable[[Finding, ServerState], None]] = {
                 Action.BURY: self._bury,
                 Action.BURY_REQUEST: self._bury_request,
                 Action.REMAP: self._remap,
-                Action.FAIL: rows.fail,
-                Action.TAKE_BACK: rows.take_back,
-                Action.GIVE_UP: rows.give_up,
+                Action.FAIL: self._fail,
+                Action.TAKE_BACK: self._take_back,
+                Action.GIVE_UP: self._give_up,
                 Action.RECLAIM: self._reclaim,
                 Action.PURGE: self._purge,
                 Action.DECIDE: self._decide,
                 Action.MAP: self._map,
                 Action.FORGET: self._forget,
-                Action.DELETE: rows.delete,
+                Action.DELETE: self._delete,
                 Action.RELEASE: self._release,
                 Action.RELEASE_MOVE: self._release,
                 Action.CLAIM: self._claim,
                 Action.JOIN: self._join,
                 Action.LEAVE: self._leave,
-                Action.EXPLAIN: rows.explain,
+                Action.EXPLAIN: self._explain,
             }
 
-    def repair(self, finding: findings.Finding, server: ServerState) -> None:
+    def repair(self, finding: Finding, server: ServerState) -> None:
         """Repair a finding if it is still valid.
 
         :param server: the state in which it was found
@@ -288,7 +179,7 @@ class Repairs:
         with self._database.writer() as connection:
             api.end_leases_after(connection, now + limit_s, now)
 
-    def _join(self, finding: findings.Finding, server: ServerState) -> None:
+    def _join(self, finding: Finding, server: ServerState) -> None:
         assert server.size is not None
         with self._database.writer() as connection:
             if api.lock(connection, server.uuid) != server.mapping:
@@ -298,17 +189,17 @@ class Repairs:
                 instance_groups.add_members(
                     connection, group.id, [server.uuid], self._clock.now())
 
-    def _leave(self, finding: findings.Finding, server: ServerState) -> None:
+    def _leave(self, finding: Finding, server: ServerState) -> None:
         with self._database.writer() as connection:
             mapping = api.lock(connection, server.uuid)
             if mapping is not None and mapping.deleted:
                 instance_groups.remove_members(connection, [server.uuid])
 
-    def _release(self, finding: findings.Finding, server: ServerState) -> None:
+    def _release(self, finding: Finding, server: ServerState) -> None:
         assert finding.action is not None
         self.release(server.uuid, finding.action)
 
-    def _claim(self, finding: findings.Finding, server: ServerState) -> None:
+    def _claim(self, finding: Finding, server: ServerState) -> None:
         """Claim for a server on a host.
 
         If the server changes meanwhile, the claim is refused or leaks.
@@ -322,7 +213,7 @@ class Repairs:
                 checks.expected_in_cell(now) is checks.Expected.CLAIM):
             self._reader.claims.claim(self._right(server, row))
 
-    def _reclaim(self, finding: findings.Finding, server: ServerState) -> None:
+    def _reclaim(self, finding: Finding, server: ServerState) -> None:
         """Claim again, while another consumer keeps the former claims.
 
         So the capacity is never free, as in :func:`.migrations.withdraw`.
@@ -375,7 +266,7 @@ class Repairs:
                                   row.project_id or None, row.user_id or None)
                 for provider, resources in taken.items()]
 
-    def _bury(self, finding: findings.Finding, server: ServerState) -> None:
+    def _bury(self, finding: Finding, server: ServerState) -> None:
         instance = self._instance(server.uuid)
         with self._database.reader() as connection:
             if api.requested(connection, [server.uuid]):
@@ -387,9 +278,7 @@ class Repairs:
         if self._reader.claims is not None:
             self._reader.claims.release([server.uuid])
 
-    def _bury_request(
-        self, finding: findings.Finding, server: ServerState
-    ) -> None:
+    def _bury_request(self, finding: Finding, server: ServerState) -> None:
         """Bury a request as the conductor would do."""
         owner, now = uuidutils.generate_uuid(), self._database.timestamp()
         with self._database.writer() as connection:
@@ -404,7 +293,7 @@ class Repairs:
                     entry.broken, owner) and self._reader.claims is not None:
                 self._reader.claims.release([server.uuid])
 
-    def _remap(self, finding: findings.Finding, server: ServerState) -> None:
+    def _remap(self, finding: Finding, server: ServerState) -> None:
         """Map a server to the cell that has its row, host and claim.
 
         The row is locked, and the cell of the old mapping is read again.
@@ -440,7 +329,7 @@ class Repairs:
         with self._database.writer() as writing:
             api.remap(writing, *arguments)
 
-    def _purge(self, finding: findings.Finding, server: ServerState) -> None:
+    def _purge(self, finding: Finding, server: ServerState) -> None:
         assert finding.cell_uuid is not None
         with api.holding(self._database) as connection:
             if api.lock(connection, server.uuid) != server.mapping or (
@@ -449,7 +338,7 @@ class Repairs:
             with self._cell(finding.cell_uuid).writer() as cell:
                 audit_queries.purge_unrun(cell, server.uuid)
 
-    def _decide(self, finding: findings.Finding, server: ServerState) -> None:
+    def _decide(self, finding: Finding, server: ServerState) -> None:
         assert finding.cell_uuid is not None
         cell = self._reader.cells()[finding.cell_uuid]
         with self._database.writer() as connection:
@@ -457,7 +346,7 @@ class Repairs:
                 instance_mappings.decide(
                     connection, [server.uuid], cell.id, self._clock.now())
 
-    def _map(self, finding: findings.Finding, server: ServerState) -> None:
+    def _map(self, finding: Finding, server: ServerState) -> None:
         with self._database.writer() as connection:
             if finding.cell_uuid is not None:
                 row = server.rows[finding.cell_uuid]
@@ -471,7 +360,7 @@ class Repairs:
             api.map_missing(connection, server.uuid, project_id or '',
                             user_id, self._clock.now())
 
-    def _forget(self, finding: findings.Finding, server: ServerState) -> None:
+    def _forget(self, finding: Finding, server: ServerState) -> None:
         with self._database.writer() as connection:
             if api.lock(connection, server.uuid) == server.mapping:
                 api.forget(connection, server.uuid, self._database.timestamp())
@@ -503,5 +392,90 @@ class Repairs:
             except objects.READ_ERRORS:
                 return None
 
-    def _cell(self, uuid: str) -> Any:
+    def _delete(self, finding: Finding, server: ServerState) -> None:
+        """Mark a row as deleted; the mapping first."""
+        assert finding.cell_uuid is not None
+        row = server.rows[finding.cell_uuid]
+        if row.task_state == 'deleting':
+            with self._database.writer() as connection:
+                instance_mappings.mark_deleted(
+                    connection, [server.uuid], self._clock.now())
+                instance_groups.remove_members(connection, [server.uuid])
+        with self._unchanged(finding, server) as connection:
+            if connection is not None:
+                instances.delete(
+                    connection, server.uuid, self._clock.now(), host=row.host)
+
+    def _fail(self, finding: Finding, server: ServerState) -> None:
+        """Set a build without progress to ERROR; its claims then leak."""
+        with self._unchanged(finding, server) as connection:
+            if connection is not None:
+                instances.fail(
+                    connection, server.uuid, exception.TaskAbandoned(
+                        uuid=server.uuid, task='build'), self._host,
+                    self._clock.now(), instance_history.RETRY_EVENT,
+                    host=None)
+
+    def _take_back(self, finding: Finding, server: ServerState) -> None:
+        """Revert the task of a server that has no move."""
+        assert finding.cell_uuid is not None
+        row = server.rows[finding.cell_uuid]
+        revert = checks.reverting(row)
+        if revert is None:
+            return
+        now = self._clock.now()
+        with self._unchanged(finding, server) as connection:
+            if connection is not None and instances.transit(
+                    connection, server.uuid, revert.transition, now,
+                    host=row.host):
+                instance_history.record(
+                    connection, server.uuid, exception.TaskAbandoned(
+                        uuid=server.uuid, task=revert.task), self._host, now)
+
+    def _give_up(self, finding: Finding, server: ServerState) -> None:
+        """End a move that does not match the server's task."""
+        assert finding.cell_uuid is not None
+        row = server.rows[finding.cell_uuid]
+        database = self._cell(finding.cell_uuid)
+        with self._unchanged(finding, server) as connection:
+            move = (None if connection is None
+                    else server_moves.live(connection, server.uuid))
+        if self._migrations is None or move is None or row.move is None:
+            return
+        if move.status == server_moves.MOVED:
+            self._migrations.finish(database, move)
+            return
+        # The move cannot complete, as the server does not wait for it.
+        self._migrations.abort(
+            database, move, exception.TaskAbandoned(
+                uuid=server.uuid, task=move.migration_type),
+            [row.move.status])
+
+    def _explain(self, finding: Finding, server: ServerState) -> None:
+        """Record a fault with an unknown reason."""
+        now = self._clock.now()
+        with self._unchanged(finding, server) as connection:
+            if connection is None:
+                return
+            if finding.kind == 'no-reason':
+                instance_history.record(
+                    connection, server.uuid,
+                    exception.ReasonUnknown(uuid=server.uuid), self._host, now)
+            else:
+                instance_history.create_all(
+                    connection, {server.uuid: context.admin()}, 'create',
+                    now, message='Error')
+
+    @contextlib.contextmanager
+    def _unchanged(
+        self, finding: Finding, server: ServerState
+    ) -> Iterator[Any]:
+        """Yield a connection with the row locked; None if it has changed."""
+        assert finding.cell_uuid is not None
+        with self._cell(finding.cell_uuid).writer() as connection:
+            row = audit_queries.lock(connection, server.uuid)
+            same = row == server.rows[finding.cell_uuid]
+            yield connection if same else None
+
+    def _cell(self, uuid: str) -> session.Database:
         return self._targets.database(self._reader.cells()[uuid])

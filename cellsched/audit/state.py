@@ -82,26 +82,17 @@ MISSING = ServerSize(problem='is missing')
 UNREADABLE = ServerSize(problem='cannot be read')
 
 
-class Sizes:
-    """Reads request specifications, with a cache.
+def size_of(uuid: str, text: str | None) -> ServerSize:
+    """Return the size of a server.
 
-    The requests of a batch differ in their uuids only, and reading one takes
-    a hundred times as long as a look-up in the cache.
+    :param text: its stored request specification; None if there is none
     """
-
-    def __init__(self) -> None:
-        self._read = functools.lru_cache(_KEPT_MAX)(_read)
-
-    def of(self, uuid: str, text: str | None) -> ServerSize:
-        """Return the size of a server.
-
-        :param text: its stored request specification; None if there is none
-        """
-        if text is None:
-            return MISSING
-        return self._read(text.replace(uuid, _ITS_UUID))
+    return MISSING if text is None else _read(text.replace(uuid, _ITS_UUID))
 
 
+# The requests of a batch differ in their uuids only, and reading one takes a
+# hundred times as long as a look-up in the cache.
+@functools.lru_cache(_KEPT_MAX)
 def _read(text: str) -> ServerSize:
     try:
         spec = objects.RequestSpec.obj_from_primitive(jsonutils.loads(text))
@@ -182,6 +173,16 @@ class ServerState:
     member: claims_base.Membership | None = None
     checks_groups: bool = False
 
+    @property
+    def cell(self) -> str | None:
+        """The cell that the server is mapped to, if any."""
+        return self.mapping.cell if self.mapping else None
+
+    @property
+    def row(self) -> audit_queries.ServerRow | None:
+        """The row in that cell, if any."""
+        return self.rows.get(self.cell) if self.cell else None
+
     def held(
         self, row: audit_queries.ServerRow
     ) -> tuple[list[claims_base.Claim], list[claims_base.Claim]]:
@@ -226,7 +227,6 @@ class StateReader:
         self._down_s = down_s
         self._up_since: dict[str, datetime.datetime] = {}
         self._context = context.admin()
-        self._sizes = Sizes()
         #: Why a cell did not answer, by uuid.
         self.unheard: dict[str, str] = {}
         self._shared: Sequence[shared_providers.SharedProvider] | None = None
@@ -273,13 +273,16 @@ class StateReader:
             mappings = api.mappings(connection, uuids)
             read = build_requests.read(connection, requested) if asked else []
             texts = api.specs(connection, uuids) if asked else {}
-            sizes = {uuid: self._sizes.of(uuid, texts.get(uuid))
+            sizes = {uuid: size_of(uuid, texts.get(uuid))
                      for uuid in uuids if asked}
             # The members go with their group, so they are read before it.
             groups_of = api.groups_of(connection, uuids) if asked else {}
             groups = instance_groups.find_many(connection, {
                 size.group for size in sizes.values() if size.group})
-        members = self._members(held) if asked else {}
+        members = (self.claims.memberships(held)
+                   if asked and held and self.claims is not None else {})
+        has_members = self.claims is not None and (
+            claims_base.Capability.GROUPS in self.claims.capabilities)
         broken = {entry.request.instance_uuid: entry for entry in read}
         by_cell: dict[str, list[str]] = {cell: [] for cell in self.cells()}
         for uuid in uuids:
@@ -311,7 +314,7 @@ class StateReader:
             size := sizes.get(uuid), host_cells, shared,
             _projects(size, request), groups_of.get(uuid, frozenset()),
             groups.get(size.group or '') if size else None,
-            members.get(uuid), self._has_members())
+            members.get(uuid), has_members)
             for uuid in uuids}
 
     def known(self, uuids: Sequence[str]) -> set[str]:
@@ -394,16 +397,6 @@ class StateReader:
         with self.database.reader() as connection:
             return {host: cell.uuid for host, cell in
                     host_mappings.get_many(connection, hosts).items()}
-
-    def _members(
-        self, held: Mapping[str, Sequence[claims_base.Claim]]
-    ) -> Mapping[str, claims_base.Membership]:
-        return (self.claims.memberships(held)
-                if self.claims is not None and held else {})
-
-    def _has_members(self) -> bool:
-        return self.claims is not None and (
-            claims_base.Capability.GROUPS in self.claims.capabilities)
 
     def _held(
         self, uuids: Sequence[str], holders: Collection[str] | None

@@ -136,7 +136,7 @@ class TestProviders(base.TestCase):
 class TestHosts(base.TestCase):
 
     def found(self):
-        return checks.check_hosts(self.reader)
+        return [*checks.check_hosts(self.reader)]
 
     def forget_hosts(self):
         self.write(self.database, lambda connection: connection.execute(

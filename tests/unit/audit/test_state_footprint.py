@@ -15,15 +15,11 @@ def text_of(uuid, **fields):
     ).obj_to_primitive())
 
 
-class TestSizes(base.TestCase):
-
-    def setUp(self):
-        super().setUp()
-        self.sizes = state.Sizes()
+class TestSizeOf(base.TestCase):
 
     def of(self, **fields):
         [uuid] = samples.uuids(1)
-        return self.sizes.of(uuid, text_of(uuid, **fields))
+        return state.size_of(uuid, text_of(uuid, **fields))
 
     def test_size_is_read_from_the_request(self):
         self.assertEqual(
@@ -43,7 +39,7 @@ class TestSizes(base.TestCase):
 
     def test_groups_are_added_up_beside_the_rest(self):
         [uuid] = samples.uuids(1)
-        size = self.sizes.of(uuid, jsonutils.dumps(builders.request(
+        size = state.size_of(uuid, jsonutils.dumps(builders.request(
             instance_uuid=uuid, extra_specs={
                 'resources:VGPU': '1', 'resources1:VGPU': '2',
                 'resources2:VGPU': '1', 'resources2:CUSTOM_A': '3',
@@ -58,10 +54,10 @@ class TestSizes(base.TestCase):
         self.assertIsNone(state.MISSING.total)
 
     def test_lost_server_has_no_size(self):
-        self.assertIs(state.MISSING, self.sizes.of('a', None))
+        self.assertIs(state.MISSING, state.size_of('a', None))
         without_flavor = jsonutils.dumps(
             objects.RequestSpec(is_bfv=True).obj_to_primitive())
         no_amount = jsonutils.dumps(builders.request(
             extra_specs={'resources:VGPU': 'x'}).obj_to_primitive())
         for text in (*samples.UNREADABLE, without_flavor, no_amount):
-            self.assertIs(state.UNREADABLE, self.sizes.of('a', text))
+            self.assertIs(state.UNREADABLE, state.size_of('a', text))
