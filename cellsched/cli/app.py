@@ -343,7 +343,9 @@ class App(app.App):
     ) -> None:
         if isinstance(err, Exception) and not isinstance(err, BrokenPipeError):
             self.report(err)
-            self._failure_code = getattr(cmd, 'failure_code', None)
+            # A command of another distribution may lack the method.
+            code_after = getattr(cmd, 'exit_code_after', None)
+            self._failure_code = code_after and code_after(err)
         try:
             if 'backend' in self.__dict__:
                 self.backend.close()

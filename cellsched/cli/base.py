@@ -21,7 +21,6 @@ import argparse
 from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Iterable
-from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 import csv
@@ -247,11 +246,19 @@ def save(path: pathlib.Path, write: Callable[[TextIO], object]) -> None:
             f'{path} cannot be written: {exc.strerror}') from None
 
 
+class Refused(exception.Invalid):
+    """A command line is refused, with an exit code of its own."""
+
+    def __init__(self, exit_code: int, text: str) -> None:
+        super().__init__(text)
+        self.exit_code = exit_code
+
+
 class Command(command.Command):
     """A command; its docstring is its help.
 
     The application reports an error of the command, and the process ends
-    with :attr:`failure_code` then.
+    with :meth:`exit_code_after` it.
     """
 
     app: App
@@ -267,8 +274,16 @@ class Command(command.Command):
     #: messaging are validated then.
     sends: ClassVar[bool] = False
 
-    #: The exit code after an error.
+    #: The exit code after an error, and those after errors of some classes.
     failure_code = 1
+    failure_codes: ClassVar[Mapping[type[Exception], int]] = {}
+
+    def exit_code_after(self, error: Exception) -> int:
+        """Return the exit code of the command after an error."""
+        if isinstance(error, Refused):
+            return error.exit_code
+        return next((code for kind, code in self.failure_codes.items()
+                     if isinstance(error, kind)), self.failure_code)
 
     def get_epilog(self) -> str:
         parts = [super().get_epilog() if self._is_extended() else '']
@@ -467,8 +482,7 @@ Columns = Mapping[str, str | Callable[[Any], Any]]
 
 def lister(
     *arguments: Argument | Exclusive, columns: Columns,
-    kinds: Collection[str] = (), sends: bool = False,
-    server_ids: Collection[str] = (),
+    kinds: Collection[str] = (), server_ids: Collection[str] = (),
 ) -> Callable[[_Function], type[Lister]]:
     """Return a decorator that makes a command of a function.
 
@@ -486,14 +500,14 @@ def lister(
                 for each in function(self.app, parsed_args)]
 
         return _made(Lister, function, arguments=arguments,
-                     columns=tuple(columns), kinds=kinds, sends=sends,
+                     columns=tuple(columns), kinds=kinds,
                      server_ids=server_ids, take_action=take_action)
     return decorate
 
 
 def show(
     *arguments: Argument | Exclusive, columns: Columns,
-    kinds: Collection[str] = (), sends: bool = False,
+    kinds: Collection[str] = (),
 ) -> Callable[[_Function], type[ShowOne]]:
     """Return a decorator that makes a command of a function.
 
@@ -508,14 +522,14 @@ def show(
                 columns, function(self.app, parsed_args))
 
         return _made(ShowOne, function, arguments=arguments,
-                     columns=tuple(columns), kinds=kinds, sends=sends,
+                     columns=tuple(columns), kinds=kinds,
                      take_action=take_action)
     return decorate
 
 
 def change_each(
     action: str, kind: str, names: Argument, *arguments: Argument | Exclusive,
-    kinds: Collection[str] = (), sends: bool = False,
+    kinds: Collection[str] = (),
 ) -> Callable[[_Function], type[ChangeCommand]]:
     """Return a decorator that makes a command of a function.
 
@@ -541,7 +555,7 @@ def change_each(
 
         return _made(
             ChangeCommand, function, arguments=(*arguments, names),
-            kinds=kinds, sends=sends, take_action=take_action)
+            kinds=kinds, take_action=take_action)
     return decorate
 
 
@@ -571,11 +585,9 @@ class Pairs(cliff_columns.FormattableColumn[Mapping[str, Any]]):
     """A mapping, which a table shows as KEY=VALUE in one line."""
 
     def human_readable(self) -> str:
-        return ', '.join(self._pairs())
-
-    def _pairs(self) -> Iterator[str]:
-        for key, value in sorted(self.machine_readable().items()):
-            yield f'{key}={value!r}'
+        return ', '.join(
+            f'{key}={value!r}'
+            for key, value in sorted(self.machine_readable().items()))
 
 
 def or_empty(name: str) -> Callable[[Any], Any]:

@@ -98,6 +98,7 @@ class CreateCell(base.Command):
     """
 
     sends = True
+    failure_codes = {exception.CellMappingExists: DUPLICATE}
     arguments = (
         base.argument('--name', metavar='NAME', help='name of the cell'),
         base.argument('--uuid', metavar='UUID',
@@ -115,22 +116,18 @@ class CreateCell(base.Command):
         base.flag('--no-check', 'map the cell although its database or its '
                   'broker does not answer'))
 
-    def take_action(self, parsed_args: argparse.Namespace) -> int:
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
         args, setup = parsed_args, _setup()
         setup.check_name(args.name)
         setup.check_uuid('--uuid', args.uuid)
         transport_url = args.transport_url or _own_transport(self.app)
         database_connection = (
             args.database_connection or _own_database(self.app))
-        try:
-            uuid = setup.create_cell(
-                self.app, args.name, transport_url, database_connection,
-                args.uuid, args.disabled, check=not args.no_check)
-        except exception.CellMappingExists as exc:
-            return _reported(self, exc, DUPLICATE)
+        uuid = setup.create_cell(
+            self.app, args.name, transport_url, database_connection,
+            args.uuid, args.disabled, check=not args.no_check)
         identity = f'{uuid}({args.name})' if args.name else uuid
         self.app.say(uuid if args.verbose else f'Mapped cell {identity}')
-        return 0
 
 
 class DiscoverHosts(base.Command):
@@ -146,6 +143,7 @@ class DiscoverHosts(base.Command):
             --verbose
     """
 
+    failure_codes = {exception.HostMappingExists: DUPLICATE}
     arguments = (
         base.argument('--cell_uuid', metavar='UUID',
                       help='uuid of the only cell to search'),
@@ -159,11 +157,8 @@ class DiscoverHosts(base.Command):
         _setup().check_schema(self.app)
         show: Callable[[str], None] = (
             self.app.say if args.verbose else lambda line: None)
-        try:
-            found = self.app.parts.discovery.discover(
-                args.cell_uuid, show, args.by_service)
-        except exception.HostMappingExists as exc:
-            return _reported(self, exc, DUPLICATE)
+        found = self.app.parts.discovery.discover(
+            args.cell_uuid, show, args.by_service)
         # Where cron runs it every minute, an empty result is not reported.
         if found and not args.verbose:
             self.app.say(f'Mapped {len(found)} hosts')
@@ -220,6 +215,10 @@ class UpdateCell(base.Command):
             --cell_uuid 4b0f1d0c-93a5-4e7d-9a13-5a7a2a2bba0e
     """
 
+    failure_codes = {
+        exception.CellMappingExists: DUPLICATE_URLS,
+        exception.Cell0CannotBeDisabled: CELL0,
+        exception.DatabaseError: FAILED}
     arguments = (
         _CELL_UUID,
         base.flag('--from-configuration', 'take the URLs that are not given '
@@ -232,27 +231,19 @@ class UpdateCell(base.Command):
         base.flag('--disable', 'schedule no new servers to the cell'),
         base.flag('--enable', 'schedule new servers to the cell again'))
 
-    def take_action(self, parsed_args: argparse.Namespace) -> int:
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
         args, setup = parsed_args, _setup()
         if args.enable and args.disable:
-            self.app.warn('--enable and --disable exclude each other')
-            return BOTH
+            raise base.Refused(
+                BOTH, '--enable and --disable exclude each other')
         setup.check_name(args.name)
         values = self._values(args)
         if not values:
             raise base.invalid('update_cell', 'nothing to change',
                                'a new value; see --help')
-        try:
-            cell = setup.maintenance(self.app).update(args.cell_uuid, values)
-        except exception.CellMappingExists as exc:
-            return _reported(self, exc, DUPLICATE_URLS)
-        except exception.Cell0CannotBeDisabled as exc:
-            return _reported(self, exc, CELL0)
-        except exception.DatabaseError as exc:
-            return _reported(self, exc, FAILED)
+        cell = setup.maintenance(self.app).update(args.cell_uuid, values)
         self.app.say(f'Changed {", ".join(sorted(values))} of cell '
                      f'{cell.identity}')
-        return 0
 
     def _values(self, args: argparse.Namespace) -> dict[str, Any]:
         values: dict[str, Any] = {}
@@ -302,7 +293,7 @@ class DeleteCell(base.Command):
                   'database does not answer, remove the cell with its '
                   'servers'))
 
-    def take_action(self, parsed_args: argparse.Namespace) -> int:
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
         args = parsed_args
         setup = _setup()
         maintenance = setup.maintenance(self.app)
@@ -311,19 +302,18 @@ class DeleteCell(base.Command):
         except exception.CellInUse as exc:
             lost = maintenance.find_losses(args.cell_uuid)
             if lost is None:
-                self.app.warn(
-                    f'{exc.format_message().rstrip(".")}; {_HINTS[exc.by]}')
-                return IN_USE[exc.by]
+                raise base.Refused(
+                    IN_USE[exc.by], f'{exc.format_message().rstrip(".")}; '
+                    f'{_HINTS[exc.by]}') from None
             self._show(lost)
             if not args.force:
-                self.app.warn('Nothing was removed. If the database is lost '
-                              'for good, --force removes the cell and loses '
-                              'these servers')
-                return IN_USE[exc.by]
+                raise base.Refused(
+                    IN_USE[exc.by], 'Nothing was removed. If the database is '
+                    'lost for good, --force removes the cell and loses these '
+                    'servers') from None
             maintenance.delete_lost(lost, setup.claim_release(self.app))
             hosts = lost.hosts
         self.app.say(f'Unmapped cell {args.cell_uuid} and {len(hosts)} hosts')
-        return 0
 
     def _show(self, lost: Any) -> None:
         servers = sum(lost.servers.values())
@@ -367,24 +357,19 @@ class DeleteHost(base.Command):
             --cell_uuid 4b0f1d0c-93a5-4e7d-9a13-5a7a2a2bba0e --host host1
     """
 
+    failure_codes = {
+        exception.HostMappingNotFound: NO_HOST,
+        exception.HostMappingExists: OTHER_CELL,
+        exception.HostInUse: HAS_SERVERS}
     arguments = (
         _CELL_UUID,
         base.argument('--host', metavar='HOST', required=True,
                       help='name of the host'))
 
-    def take_action(self, parsed_args: argparse.Namespace) -> int:
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
         args = parsed_args
-        try:
-            _setup().maintenance(self.app).delete_host(
-                args.cell_uuid, args.host)
-        except exception.HostMappingNotFound as exc:
-            return _reported(self, exc, NO_HOST)
-        except exception.HostMappingExists as exc:
-            return _reported(self, exc, OTHER_CELL)
-        except exception.HostInUse as exc:
-            return _reported(self, exc, HAS_SERVERS)
+        _setup().maintenance(self.app).delete_host(args.cell_uuid, args.host)
         self.app.say(f'Unmapped host {args.host}')
-        return 0
 
 
 class MapInstances(base.Command):
@@ -416,8 +401,8 @@ class MapInstances(base.Command):
             try:
                 most = base.whole(1, _COUNT_MAX)(text)
             except argparse.ArgumentTypeError as exc:
-                self.app.warn(f'--max-count: {exc}')
-                return BAD_COUNT
+                raise base.Refused(
+                    BAD_COUNT, f'--max-count: {exc}') from None
         more = _setup().map_instances(self.app, parsed_args.cell_uuid, most)
         return MORE if more else 0
 
@@ -470,14 +455,13 @@ class MapCellAndHosts(base.Command):
         _TRANSPORT,
         base.flag('--verbose', 'print the uuid of the cell'))
 
-    def take_action(self, parsed_args: argparse.Namespace) -> int:
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
         args, setup = parsed_args, _setup()
         setup.check_name(args.name)
         uuid = setup.map_cell_and_hosts(
             self.app, args.transport_url, args.name)
         if uuid and args.verbose:
             self.app.say(uuid)
-        return 0
 
 
 class SimpleCellSetup(base.Command):
@@ -528,11 +512,3 @@ def _own_database(app: App) -> str:
     app.say('--database_connection was not given; using [database] connection '
             'of the configuration')
     return url
-
-
-def _reported(
-    command: base.Command, exc: exception.CellschedException, code: int
-) -> int:
-    """Report an error; return the exit code."""
-    command.app.report(exc)
-    return code

@@ -245,14 +245,6 @@ class ClaimsVersion(_Version):
         self.show(self.app.backend.claims_schema())
 
 
-class _Refused(Exception):
-    """The command is refused; carries the exit code."""
-
-    def __init__(self, code: int) -> None:
-        super().__init__()
-        self.code = code
-
-
 class _ArchiveCommand(base.Command):
     """Base of the commands on deleted rows."""
 
@@ -263,39 +255,10 @@ class _ArchiveCommand(base.Command):
                   'the cell of [database] connection'),
         base.flag('--verbose', 'print the number of rows of each table'))
 
-    def take_action(self, parsed_args: argparse.Namespace) -> int:
-        try:
-            return self.act(parsed_args)
-        except _Refused as exc:
-            return exc.code
-
-    def act(self, args: argparse.Namespace) -> int:
-        """Run the command; return the exit code."""
-        raise NotImplementedError
-
-    def refuse(self, code: int, text: str) -> _Refused:
-        """Print why the command is refused; return the error to raise."""
-        self.app.warn(text)
-        return _Refused(code)
-
-    def date(self, text: str | None, code: int) -> datetime.datetime | None:
-        """Return a date of the command line in UTC, without a time zone."""
-        if text is None:
-            return None
-        try:
-            date = datetime.datetime.fromisoformat(text)
-        except ValueError:
-            raise self.refuse(
-                code, f'--before: {text!a:.60} is not a date; expected a date '
-                      f'{_DATE_HELP}') from None
-        if date.tzinfo is None:
-            return date
-        return date.astimezone(datetime.UTC).replace(tzinfo=None)
-
     def archiver(self, code: int) -> 'Archiver':
         """Return the archiver, if an API database is configured."""
         if not self.app.conf.api_database.connection:
-            raise self.refuse(
+            raise base.Refused(
                 code, 'Configuration: [api_database] connection: it is unset; '
                       'deleted servers are removed from the API database too')
         return self.app.backend.archiver()
@@ -366,9 +329,13 @@ class ArchiveDeletedRows(_ArchiveCommand):
                       help='the pause between rounds; by default 0'),
         base.flag('--purge', 'remove all archived rows at the end'))
 
-    def act(self, args: argparse.Namespace) -> int:
-        max_rows = self._max_rows(args.max_rows)
-        before = self.date(args.before, BAD_DATE)
+    def take_action(self, parsed_args: argparse.Namespace) -> int:
+        args = parsed_args
+        try:
+            max_rows = base.whole(1, _MAX_ROWS)(args.max_rows)
+        except argparse.ArgumentTypeError as exc:
+            raise base.Refused(BAD_MAX_ROWS, f'--max_rows: {exc}') from None
+        before = _date(args.before, BAD_DATE)
         archiver = self.archiver(NO_API_DATABASE)
         cells = self.cells(archiver, args.all_cells)
         settled = self.app.clock.now() - datetime.timedelta(
@@ -409,12 +376,6 @@ class ArchiveDeletedRows(_ArchiveCommand):
         report.rows = rows
         return report
 
-    def _max_rows(self, text: str) -> int:
-        try:
-            return base.whole(1, _MAX_ROWS)(text)
-        except argparse.ArgumentTypeError as exc:
-            raise self.refuse(BAD_MAX_ROWS, f'--max_rows: {exc}') from None
-
 
 class PurgeShadowTables(_ArchiveCommand):
     """Remove archived rows permanently.
@@ -438,14 +399,33 @@ class PurgeShadowTables(_ArchiveCommand):
                            f'{_DATE_HELP}'),
         base.flag('--all', 'remove all archived rows'))
 
-    def act(self, args: argparse.Namespace) -> int:
+    def take_action(self, parsed_args: argparse.Namespace) -> int:
+        args = parsed_args
         if bool(args.before) == args.all:
-            raise self.refuse(
+            raise base.Refused(
                 NO_SELECTOR, 'one of --before and --all must be given')
-        before = self.date(args.before, BAD_PURGE_DATE)
+        before = _date(args.before, BAD_PURGE_DATE)
         archiver = self.archiver(NO_API_DATABASE_TO_PURGE)
         report = archiver.purge(self.cells(archiver, args.all_cells), before)
         self.show(args.verbose, report)
         if report.failed:
             return FAILED
         return 0 if report.rows else NOTHING_PURGED
+
+
+def _date(text: str | None, code: int) -> datetime.datetime | None:
+    """Return a date of the command line in UTC, without a time zone.
+
+    :param code: the exit code if it is no date
+    """
+    if text is None:
+        return None
+    try:
+        date = datetime.datetime.fromisoformat(text)
+    except ValueError:
+        raise base.Refused(
+            code, f'--before: {text!a:.60} is not a date; expected a date '
+                  f'{_DATE_HELP}') from None
+    if date.tzinfo is None:
+        return date
+    return date.astimezone(datetime.UTC).replace(tzinfo=None)
