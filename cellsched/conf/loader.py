@@ -32,7 +32,6 @@ from oslo_config import iniparser
 from oslo_log import log
 from oslo_service import opts as service_opts
 
-from cellsched.conf import contradictions
 from cellsched.conf import enabled
 from cellsched.conf import opts
 from cellsched.conf import pci
@@ -274,7 +273,7 @@ def _read(
             yield problem
             return
     _add_names(known, enabled.register(conf, kinds))
-    yield from refusals.problems(named)
+    yield from refusals.without_effect(named)
     named = [each for each in named if each[1:] not in refusals.REASONS]
     if not messages:
         named = _without_messaging(named, known)
@@ -282,8 +281,8 @@ def _read(
     wrong = [*_check_values(conf, settings)]
     yield from wrong
     if not wrong:
-        contradictions.adapt_defaults(conf)
-        yield from contradictions.problems(conf)
+        refusals.adapt_defaults(conf)
+        yield from refusals.contradictions(conf)
         yield from pci.problems(conf.pci.alias)
 
 
