@@ -39,27 +39,15 @@ class FilterSuite(suite.ColumnPluginSuite):
     """Tests of the filter class in ``plugin``."""
 
     namespace = plugins.FILTERS
+    method = 'keep'
+    neutral = True
 
     def assertKeeps(
         self, expected: Sequence[bool], hosts: view.Hosts,
         request: objects.RequestSpec | None = None, **options: Any,
     ) -> None:
-        """Check which hosts the filter keeps, with these options.
-
-        As in the pipeline, only applicable methods are called.
-        """
-        plugin = builders.plugin(self.plugin, **options)
-        answer = self.ask(plugin, hosts, request or builders.request())
-        self.assertEqual(list(expected), answer.tolist())
-
-    def ask(
-        self, plugin: Any, hosts: view.Hosts,
-        request: objects.RequestSpec,
-    ) -> np.ndarray:
-        with self.reading():
-            answer = (plugin.keep(hosts, request)
-                      if plugin.applies(request) else None)
-        return np.ones(len(hosts), dtype=bool) if answer is None else answer
+        """Check which hosts the filter keeps, with these options."""
+        self.check_answer(expected, hosts, request, options)
 
     def test_mask_is_of_booleans(self) -> None:
         for _, mask in self.answers(10):

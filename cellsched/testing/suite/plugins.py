@@ -2,6 +2,7 @@
 """Tests that every filter and every weigher must pass."""
 
 from collections.abc import Iterator
+from collections.abc import Sequence
 import contextlib
 import inspect
 import types
@@ -41,6 +42,10 @@ class ColumnPluginSuite(_Case):
     #: The namespace of its entry point.
     namespace: ClassVar[str]
 
+    #: The method that answers, and the answer if it is not called.
+    method: ClassVar[str]
+    neutral: ClassVar[bool | float]
+
     #: False for a class that has no entry point.
     installed: ClassVar[bool] = True
 
@@ -61,8 +66,25 @@ class ColumnPluginSuite(_Case):
                 builders.request(availability_zone='zone1', hints=hints)]
 
     def ask(self, plugin: Any, hosts: Any, request: Any) -> np.ndarray:
-        """Return the plug-in's answer."""
-        raise NotImplementedError
+        """Return the plug-in's answer.
+
+        As in the pipeline, only applicable methods are called.
+        """
+        answer = None
+        if plugin.applies(request):
+            with self.reading():
+                answer = getattr(plugin, self.method)(hosts, request)
+        return (np.full(len(hosts), self.neutral) if answer is None
+                else answer)
+
+    def check_answer(
+        self, expected: Sequence[Any], hosts: Any, request: Any,
+        options: dict[str, Any],
+    ) -> None:
+        """Check the answer of the plug-in with these options."""
+        answer = self.ask(builders.plugin(self.plugin, **options), hosts,
+                          request or builders.request())
+        self.assertEqual(list(expected), answer.tolist())
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[None]:

@@ -29,27 +29,15 @@ class WeigherSuite(suite.ColumnPluginSuite):
     """Tests of the weigher class in ``plugin``."""
 
     namespace = plugins.WEIGHERS
+    method = 'score'
+    neutral = 0.0
 
     def assertScores(
         self, expected: Sequence[float], hosts: view.Hosts,
         request: objects.RequestSpec | None = None, **options: Any,
     ) -> None:
-        """Check the scores of hosts before they are scaled.
-
-        As in the pipeline, only applicable methods are called.
-        """
-        plugin = builders.plugin(self.plugin, **options)
-        answer = self.ask(plugin, hosts, request or builders.request())
-        self.assertEqual(list(expected), answer.tolist())
-
-    def ask(
-        self, plugin: Any, hosts: view.Hosts,
-        request: objects.RequestSpec,
-    ) -> np.ndarray:
-        with self.reading():
-            answer = (plugin.score(hosts, request)
-                      if plugin.applies(request) else None)
-        return np.zeros(len(hosts)) if answer is None else answer
+        """Check the scores of hosts before they are scaled."""
+        self.check_answer(expected, hosts, request, options)
 
     def test_scores_are_finite_numbers(self) -> None:
         for count in (1, 10):
