@@ -37,9 +37,6 @@ class Kind(abc.ABC):
     the store.
     """
 
-    #: The client and statements of the plain writes.
-    plain_by: str
-
     @abc.abstractmethod
     def served(self):
         """Return a context manager that starts a server; gives its address.

@@ -39,8 +39,6 @@ READ = 'SELECT vcpu, memory_mb, disk_gb FROM plain WHERE provider = %s LIMIT 1'
 
 class Cassandra(base.Kind):
 
-    plain_by = 'a compare-and-set loop of cassandra-driver'
-
     @contextlib.contextmanager
     def served(self):
         with servers.part_of(server_.Cassandra, durable=True) as part:

@@ -26,8 +26,6 @@ PREFIX = b'/plain'
 
 class Etcd(base.Kind):
 
-    plain_by = 'the same puts in one transaction of etcd3gw'
-
     @contextlib.contextmanager
     def served(self):
         with servers.part_of(etcd.Etcd) as part:

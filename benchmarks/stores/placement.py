@@ -41,8 +41,6 @@ class Placement(base.Kind):
     #: Options of Placement.
     options = ''
 
-    plain_by = 'PUT /allocations/UUID by requests'
-
     @contextlib.contextmanager
     def served(self):
         python = caller.python()

@@ -86,7 +86,6 @@ class SQL(base.Kind):
 class PostgreSQL(SQL):
 
     label = 'PostgreSQL'
-    plain_by = 'plain statements of psycopg2'
     ask_version = 'SHOW server_version'
     #: Errors for a transaction that lost to another one.
     losses = (psycopg2.errors.DeadlockDetected,
@@ -114,7 +113,6 @@ class PostgreSQL(SQL):
 class MariaDB(SQL):
 
     label = 'MariaDB'
-    plain_by = 'plain statements of PyMySQL'
     ask_version = 'SELECT VERSION()'
     losses = (pymysql.err.OperationalError,)
 
@@ -135,7 +133,6 @@ class MariaDB(SQL):
 class SQLite(SQL):
 
     label = 'SQLite'
-    plain_by = 'plain statements of sqlite3'
     ask_version = 'SELECT sqlite_version()'
     mark = '?'
     losses = ()
