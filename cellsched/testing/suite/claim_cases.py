@@ -7,25 +7,17 @@ from collections.abc import Sequence
 from concurrent import futures
 import threading
 from typing import Any
-from typing import TYPE_CHECKING
-import unittest
 import uuid
 
 from cellsched.claims import base
 from cellsched.claims import listing
 from cellsched import exception
-
-# A suite is a mix-in for the test case that runs it. A test case itself would
-# run in each module that imports it.
-if TYPE_CHECKING:
-    _Case = unittest.TestCase
-else:
-    _Case = object
+from cellsched.testing.suite.base import Case
 
 Call = Callable[[base.ClaimStore], object]
 
 
-class ClaimStoreCase(_Case):
+class ClaimStoreCase(Case):
     """Makes stores, providers and claims, and checks the outcome."""
 
     def make_store(self) -> base.ClaimStore:

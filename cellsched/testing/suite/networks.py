@@ -14,25 +14,17 @@
 
 import inspect
 from typing import Any
-from typing import TYPE_CHECKING
-import unittest
 import uuid
 
 from cellsched import context
 from cellsched.network import base
 from cellsched import objects
-
-# A suite is mixed into the test case of its user; a test case itself
-# would be run where it is imported.
-if TYPE_CHECKING:
-    _Case = unittest.TestCase
-else:
-    _Case = object
+from cellsched.testing.suite.base import Case
 
 USER = context.member('user', 'project')
 
 
-class NetworkSuite(_Case):
+class NetworkSuite(Case):
     """Tests of a network plug-in, which ``make_network`` makes."""
 
     def make_network(self) -> base.NetworkAPI:

@@ -8,36 +8,25 @@ import inspect
 import types
 from typing import Any
 from typing import ClassVar
-from typing import TYPE_CHECKING
-import unittest
 
 import numpy as np
 
 from cellsched import exception
 from cellsched import plugins
 from cellsched.testing import builders
-
-# A suite is mixed into the test case of its user; a test case itself
-# would be run where it is imported.
-if TYPE_CHECKING:
-    _Case = unittest.TestCase
-else:
-    _Case = object
+from cellsched.testing.suite.base import PluginSuite
 
 #: Modules that can execute untrusted input.
 _UNSAFE = {'dill', 'marshal', 'pickle', 'shelve'}
 
 
-class ColumnPluginSuite(_Case):
+class ColumnPluginSuite(PluginSuite):
     """Common to the suites of filters and weighers.
 
     Asks about some hosts and requests. A plug-in that looks at other columns
     or hints than these should override :meth:`make_hosts` or
     :meth:`make_requests`, so that it is asked something.
     """
-
-    #: The class under test.
-    plugin: ClassVar[Any]
 
     #: The namespace of its entry point.
     namespace: ClassVar[str]
@@ -105,15 +94,6 @@ class ColumnPluginSuite(_Case):
             hosts = self.make_hosts(count)
             found.append((hosts, self.ask(plugin, hosts, request)))
         return found
-
-    def test_class_has_documentation(self) -> None:
-        self.assertTrue(inspect.getdoc(self.plugin))
-        self.assertIn('__doc__', {name for name, value
-                                  in vars(self.plugin).items() if value})
-
-    def test_options_have_help(self) -> None:
-        for option in self.plugin.opts():
-            self.assertTrue((option.help or '').strip(), option.name)
 
     def test_entry_point_has_the_name_of_the_class(self) -> None:
         if self.installed:

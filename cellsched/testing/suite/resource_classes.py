@@ -1,42 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests that every resource class must pass."""
 
-import inspect
-from typing import Any
 from typing import ClassVar
-from typing import TYPE_CHECKING
-import unittest
 
 from cellsched.objects import resources
 from cellsched import plugins
-
-# A suite is mixed into the test case of its user; a test case itself
-# would be run where it is imported.
-if TYPE_CHECKING:
-    _Case = unittest.TestCase
-else:
-    _Case = object
+from cellsched.testing.suite.base import PluginSuite
 
 #: Small ones, those around powers of two and of ten, and the largest.
 AMOUNTS = sorted({
-    *range(1, 70), *(base ** power + more for base in (2, 10)
+    *range(1, 70), *(root ** power + more for root in (2, 10)
                      for power in range(1, 31) for more in (-1, 0, 1)
-                     if 1 <= base ** power + more < 2 ** 31 - 1),
+                     if 1 <= root ** power + more < 2 ** 31 - 1),
     2 ** 31 - 1})
 
 
-class ResourceClassSuite(_Case):
+class ResourceClassSuite(PluginSuite):
     """The contract of a subclass of ``resource_classes.ResourceClass``."""
-
-    #: The class under test.
-    plugin: ClassVar[Any]
 
     #: The name of its entry point.
     name: ClassVar[str]
-
-    def test_class_has_documentation(self) -> None:
-        self.assertTrue(inspect.getdoc(self.plugin))
-        self.assertTrue(vars(self.plugin).get('__doc__'))
 
     def test_entry_point_has_the_name_of_a_resource_class(self) -> None:
         self.assertTrue(resources.is_known(self.name), self.name)

@@ -14,14 +14,11 @@ The hosts are those of a deployment in this process, with SQLite files.
 from collections.abc import Iterable
 from collections.abc import Mapping
 from concurrent import futures
-import inspect
 import json
 import pathlib
 import tempfile
 from typing import Any
 from typing import ClassVar
-from typing import TYPE_CHECKING
-import unittest
 import uuid
 
 from cellsched.claims import base as claims_base
@@ -33,14 +30,8 @@ from cellsched import plugins
 from cellsched.scheduler.drivers import base
 from cellsched.standalone import deployment
 from cellsched.testing import builders
+from cellsched.testing.suite.base import PluginSuite
 from cellsched.wiring.components import Components
-
-# A suite is mixed into the test case of its user; a test case itself
-# would be run where it is imported.
-if TYPE_CHECKING:
-    _Case = unittest.TestCase
-else:
-    _Case = object
 
 USER = context.member('user', 'project')
 
@@ -52,15 +43,12 @@ _CPUS = VCPUS * sum(map(len, HOSTS.values()))
 Selections = list[list[objects.Selection]]
 
 
-class SchedulerDriverSuite(_Case):
+class SchedulerDriverSuite(PluginSuite):
     """Tests of a scheduler driver.
 
     A request is for servers of one CPU. A driver with other needs should
     override :meth:`make_request`.
     """
-
-    #: The class under test.
-    plugin: ClassVar[Any]
 
     #: Options of the deployment by group.
     options: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
@@ -128,17 +116,7 @@ class SchedulerDriverSuite(_Case):
                 self.held([server])), f'{server} on {first.service_host}')
 
     def test_entry_point_names_the_driver(self) -> None:
-        known = [plugins.load_class(
-            plugins.DRIVERS, point.name, base.SchedulerDriver)
-            for point in plugins.entry_points(plugins.DRIVERS)
-            if point.value.endswith(f':{self.plugin.__qualname__}')]
-        self.assertIn(self.plugin, known)
-
-    def test_driver_is_documented_with_its_options(self) -> None:
-        self.assertTrue(vars(self.plugin).get('__doc__'))
-        self.assertTrue(inspect.getdoc(self.plugin))
-        for option in self.plugin.opts():
-            self.assertTrue((option.help or '').strip(), option.name)
+        self.check_entry_point(plugins.DRIVERS, base.SchedulerDriver)
 
     def test_selected_host_is_claimed(self) -> None:
         servers = self.make_servers()

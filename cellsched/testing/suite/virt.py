@@ -11,33 +11,19 @@
             return my_driver.MyDriver(conf, clock)
 """
 
-import inspect
 import json
-from typing import Any
-from typing import ClassVar
-from typing import TYPE_CHECKING
-import unittest
 import uuid
 
 from cellsched.claims import validation
 from cellsched.compute import children
 from cellsched import objects
 from cellsched import plugins
+from cellsched.testing.suite.base import PluginSuite
 from cellsched.virt import base
 
-# A suite is mixed into the test case of its user; a test case itself
-# would be run where it is imported.
-if TYPE_CHECKING:
-    _Case = unittest.TestCase
-else:
-    _Case = object
 
-
-class DriverSuite(_Case):
+class DriverSuite(PluginSuite):
     """Tests of a driver, which ``make_driver`` makes."""
-
-    #: The class under test.
-    plugin: ClassVar[Any]
 
     def make_driver(self) -> base.ComputeDriver:
         """Return the driver of a host without servers."""
@@ -54,17 +40,7 @@ class DriverSuite(_Case):
         driver.spawn(instance, min(driver.nodes()))
 
     def test_entry_point_names_a_driver(self) -> None:
-        known = [plugins.load_class(
-            plugins.VIRT, point.name, base.ComputeDriver)
-            for point in plugins.entry_points(plugins.VIRT)
-            if point.value.endswith(f':{self.plugin.__qualname__}')]
-        self.assertIn(self.plugin, known)
-
-    def test_driver_is_documented_with_its_options(self) -> None:
-        self.assertTrue(inspect.getdoc(self.plugin))
-        self.assertTrue(vars(self.plugin).get('__doc__'))
-        for option in self.plugin.opts():
-            self.assertTrue((option.help or '').strip(), option.name)
+        self.check_entry_point(plugins.VIRT, base.ComputeDriver)
 
     def test_node_reports_its_resources(self) -> None:
         nodes = self.make_driver().nodes()

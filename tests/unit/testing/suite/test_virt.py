@@ -48,10 +48,9 @@ class TestDriverSuite(base.TestCase):
         self.assertFinds('test_entry_point_names_a_driver')
 
     def test_driver_or_option_without_documentation_is_found(self):
-        for wrong in ({'__doc__': None},
-                      {'opts': classmethod(lambda cls: [cfg.StrOpt('x')])}):
-            self.assertFinds(
-                'test_driver_is_documented_with_its_options', **wrong)
+        self.assertFinds('test_class_has_documentation', __doc__=None)
+        self.assertFinds('test_options_have_help', opts=classmethod(
+            lambda cls: [cfg.StrOpt('x')]))
 
     def test_invalid_node_is_detected(self):
         for nodes in (lambda self: {}, lambda self: {'host1': None},
