@@ -6,6 +6,7 @@ from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
+import functools
 from typing import Any
 from typing import ClassVar
 from typing import TYPE_CHECKING
@@ -355,7 +356,37 @@ def set_server(app: Shell, args: argparse.Namespace) -> 'ServerDetails':
     return app.api.details.get(context, uuid)
 
 
-class RetryServer(base.ChangeCommand):
+class _Change(base.ChangeCommand):
+    """A command that begins a change of servers, and can wait for its end."""
+
+    app: Shell
+
+    kinds = base.SERVERS
+    sends = True
+
+    #: The progress that the command shows.
+    doing: ClassVar[str]
+
+    def take_action(self, parsed_args: argparse.Namespace) -> int:
+        begin = self.begin(parsed_args)
+        begun, code = self.change(
+            parsed_args.format, self.doing.lower(), 'server',
+            self.app.servers(parsed_args.servers), begin)
+        if parsed_args.wait and begun:
+            code = self.wait(
+                _watching(self.app, begun), parsed_args.timeout) or code
+        return code
+
+    def begin(self, args: argparse.Namespace) -> Callable[[str], None]:
+        """Return a function that begins the change of a server."""
+        raise NotImplementedError
+
+    def wait(self, watch: 'Watch', timeout_s: int) -> int:
+        """Wait until the changes have ended; return the exit code."""
+        raise NotImplementedError
+
+
+class RetryServer(_Change):
     """Build servers that are in cell0 again, with the same ids.
 
     With ``--wait``, ends as ``server create`` does.
@@ -365,28 +396,19 @@ class RetryServer(base.ChangeCommand):
         cellsched server retry 4b0f1d0c-93a5-4e7d-9a13-5a7a2a2bba0e --wait
     """
 
-    app: Shell
-
-    kinds = base.SERVERS
-    sends = True
+    doing = 'Retrying'
     arguments = (
         _SERVERS, *_wait_arguments('until each server is built or has failed'))
 
-    def take_action(self, parsed_args: argparse.Namespace) -> int:
-        context = self.app.context()
-        servers = self.app.sending_api.servers
-        retried, code = self.change(
-            parsed_args.format, 'retrying', 'server',
-            self.app.servers(parsed_args.servers),
-            lambda uuid: servers.retry(context, uuid))
-        if parsed_args.wait and retried:
-            code = _wait_until_built(
-                self.app, _watching(self.app, retried),
-                parsed_args.timeout) or code
-        return code
+    def begin(self, args: argparse.Namespace) -> Callable[[str], None]:
+        return functools.partial(
+            self.app.sending_api.servers.retry, self.app.context())
+
+    def wait(self, watch: 'Watch', timeout_s: int) -> int:
+        return _wait_until_built(self.app, watch, timeout_s)
 
 
-class DeleteServer(base.ChangeCommand):
+class DeleteServer(_Change):
     """Delete servers, in any state.
 
     Example::
@@ -394,24 +416,16 @@ class DeleteServer(base.ChangeCommand):
         cellsched server delete 4b0f1d0c-93a5-4e7d-9a13-5a7a2a2bba0e --wait
     """
 
-    app: Shell
-
-    kinds = base.SERVERS
-    sends = True
+    doing = 'Deleting'
     arguments = (_SERVERS, *_wait_arguments('until the servers are deleted'))
 
-    def take_action(self, parsed_args: argparse.Namespace) -> int:
-        context = self.app.context()
-        deleted, code = self.change(
-            parsed_args.format, 'deleting', 'server',
-            self.app.servers(parsed_args.servers),
-            lambda uuid: self.app.api.servers.delete(context, uuid))
-        if parsed_args.wait and deleted:
-            code = _wait_for(
-                self.app, _watching(self.app, deleted), parsed_args.timeout,
-                'Deleting',
-                lambda found: found.status == 'DELETED') or code
-        return code
+    def begin(self, args: argparse.Namespace) -> Callable[[str], None]:
+        return functools.partial(
+            self.app.api.servers.delete, self.app.context())
+
+    def wait(self, watch: 'Watch', timeout_s: int) -> int:
+        return _wait_for(self.app, watch, timeout_s, self.doing,
+                         lambda found: found.status == 'DELETED')
 
 
 @base.lister(
@@ -485,45 +499,32 @@ _HOST = base.argument(
          'filters')
 
 
-class _Move(base.ChangeCommand):
+class _Move(_Change):
     """A command that moves servers, each within its cell."""
 
-    app: Shell
-
-    kinds = base.SERVERS
-    sends = True
     arguments: ClassVar[base.Arguments] = _MOVE_ARGUMENTS
-
-    #: The progress that the command shows.
-    doing: ClassVar[str]
 
     #: The method of the API that begins a move, and the options that it takes.
     method: ClassVar[str]
     options: ClassVar[Sequence[str]] = ()
 
-    def take_action(self, parsed_args: argparse.Namespace) -> int:
+    def begin(self, args: argparse.Namespace) -> Callable[[str], None]:
         context = self.app.context()
         method = getattr(self.app.api.moves, self.method)
-        options = [getattr(parsed_args, name) for name in self.options]
-        before: dict[str, Server] = {}
+        options = [getattr(args, name) for name in self.options]
+        self._before: dict[str, Server] = {}
 
         def begin(uuid: str) -> None:
-            found = self.app.api.servers.get(context, uuid)
+            self._before[uuid] = self.app.api.servers.get(context, uuid)
             method(context, uuid, *options)
-            before[uuid] = found
 
-        _, code = self.change(parsed_args.format, self.doing.lower(), 'server',
-                              self.app.servers(parsed_args.servers), begin)
-        if parsed_args.wait and before:
-            code = self._wait(before, parsed_args.timeout) or code
-        return code
+        return begin
 
     def is_done(self, before: 'Server', after: 'Server') -> bool:
         """Return whether the move of a server without a task succeeded."""
         return after.status == 'ACTIVE' and after.host != before.host
 
-    def _wait(self, before: 'dict[str, Server]', timeout_s: int) -> int:
-        watch = _watching(self.app, list(before))
+    def wait(self, watch: 'Watch', timeout_s: int) -> int:
         code = _wait_for(
             self.app, watch, timeout_s, self.doing,
             lambda found: (found.status != 'UNKNOWN'
@@ -531,7 +532,7 @@ class _Move(base.ChangeCommand):
         if code:
             return code
         for uuid, after in watch.found.items():
-            if not self.is_done(before[uuid], after):
+            if not self.is_done(self._before[uuid], after):
                 where = f' on {after.host}' if after.host else ''
                 page = self.app.api.history.migrations(
                     self.app.context(), uuid, limit=1)
