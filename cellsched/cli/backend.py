@@ -143,12 +143,12 @@ class Backend(ReadDeployment):
 
     def archiver(self) -> 'Archiver':
         """Return the archiver of deleted rows."""
-        made: Archiver = self._maintenance.archiver(self.conf, self.parts)
+        made: Archiver = self._maintenance.archiver(self.parts)
         return made
 
     def auditor(self) -> 'Auditor':
         """Return the auditor of all databases."""
-        made: Auditor = self._maintenance.auditor(self.conf, self.parts)
+        made: Auditor = self._maintenance.auditor(self.parts)
         return made
 
     @property
@@ -274,14 +274,13 @@ class Backend(ReadDeployment):
     def snapshot(self) -> 'document.HostDocument':
         self.parts.gatherer = cast(Gatherer, CountingGatherer(
             self.parts.gatherer, self.stderr))
-        return self._schedulers.host_source(
-            self.conf, self.parts).snapshot(admin())
+        return self._schedulers.host_source(self.parts).snapshot(admin())
 
     def planner(
         self, snapshot: 'document.HostDocument | None' = None
     ) -> Planner:
         if snapshot is None:
-            planner: Planner = self._schedulers.planner(self.conf, self.parts)
+            planner: Planner = self._schedulers.planner(self.parts)
             return planner
         driver = self.conf.scheduler.driver
         if driver not in FILTERING:

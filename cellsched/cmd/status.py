@@ -84,7 +84,7 @@ class Status(upgradecheck.UpgradeCommands):
                 conf.set_default('max_retries', 0, group)
             parts = Components(conf)
             try:
-                return maintenance.upgrade_checks(conf, parts).check()
+                return maintenance.upgrade_checks(parts).check()
             finally:
                 parts.close()
         except exception.CellschedException as exc:

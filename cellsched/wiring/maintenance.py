@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The archiver, the auditor and the upgrade checks of a deployment."""
 
-from oslo_config import cfg
-
 from cellsched.audit.archive import Archiver
 from cellsched.audit.auditor import Auditor
 from cellsched.audit import repairs
@@ -10,12 +8,10 @@ from cellsched.audit.state import StateReader
 from cellsched.audit import upgrade
 from cellsched.claims import base as claims_base
 from cellsched.db import api as api_schema
-from cellsched.wiring import base
 from cellsched.wiring.components import Components
 
 
-@base.factory(Components)
-def archiver(conf: cfg.ConfigOpts, parts: Components) -> Archiver:
+def archiver(parts: Components) -> Archiver:
     """Return the archiver of deleted rows, which ignores private claims."""
     api_schema.SCHEMA.check(parts.database)
     parts.claims.check()
@@ -23,11 +19,11 @@ def archiver(conf: cfg.ConfigOpts, parts: Components) -> Archiver:
         parts.database, parts.cells, parts.gatherer, shared_claims(parts))
 
 
-@base.factory(Components)
-def auditor(conf: cfg.ConfigOpts, parts: Components) -> Auditor:
+def auditor(parts: Components) -> Auditor:
     """Return the auditor of all databases, which ignores private claims."""
     api_schema.SCHEMA.check(parts.database)
     parts.claims.check()
+    conf = parts.conf
     reader = StateReader(
         parts.database, parts.cells, parts.gatherer, shared_claims(parts),
         down_s=conf.service_down_time)
@@ -44,11 +40,8 @@ def shared_claims(parts: Components) -> claims_base.ClaimStore | None:
     return store if shared else None
 
 
-@base.factory(Components)
-def upgrade_checks(
-    conf: cfg.ConfigOpts, parts: Components
-) -> upgrade.UpgradeChecks:
+def upgrade_checks(parts: Components) -> upgrade.UpgradeChecks:
     """Return the upgrade checks; connects to nothing before they run."""
     return upgrade.UpgradeChecks(upgrade.CheckedDeployment(
         parts.database, parts.cells, parts.gatherer,
-        lambda: shared_claims(parts), conf.service_down_time))
+        lambda: shared_claims(parts), parts.conf.service_down_time))

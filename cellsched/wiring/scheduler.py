@@ -85,10 +85,7 @@ def _recorder(
     return recorder
 
 
-@base.factory(Components)
-def planner(
-    conf: cfg.ConfigOpts, parts: Components
-) -> drivers.SchedulerDriver:
+def planner(parts: Components) -> drivers.SchedulerDriver:
     """Return the configured driver, to plan with.
 
     It reads the live deployment. A plan claims nothing, and is not recorded.
@@ -96,13 +93,13 @@ def planner(
     api_schema.SCHEMA.check(parts.database)
     parts.claims.check()
     driver: drivers.SchedulerDriver = enabled.make(
-        conf, plugins.DRIVERS, drivers.SchedulerDriver, conf, parts)
+        parts.conf, plugins.DRIVERS, drivers.SchedulerDriver, parts.conf,
+        parts)
     return driver
 
 
-@base.factory(Components)
-def host_source(conf: cfg.ConfigOpts, parts: Components) -> HostSource:
+def host_source(parts: Components) -> HostSource:
     """Return the hosts of the live deployment."""
     api_schema.SCHEMA.check(parts.database)
     parts.claims.check()
-    return FilterScheduler(conf, parts).loader
+    return FilterScheduler(parts.conf, parts).loader

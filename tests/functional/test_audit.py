@@ -50,8 +50,7 @@ class TestAudit(base.TestCase):
             uuid, self.provider('cell2', 'b1'), base.SMALL)])
 
     def test_deployment_at_work_is_clean(self):
-        auditor = services.auditor(
-            self.world.conf('api'), self.world.api.parts)
+        auditor = services.auditor(self.world.api.parts)
         events = [self.driver(host).hold_builds() for host in ('a1', 'b1')]
         uuids = self.create(min_count=6)
 

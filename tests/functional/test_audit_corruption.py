@@ -245,8 +245,7 @@ class TestCorruption(base.TestCase):
                 'report_interval': 1_000_000, 'service_down_time': 2_000_000,
                 'resume_interval': 1_000_000})
         self.names = self.populate()
-        self.auditor = services.auditor(
-            self.world.conf('api'), self.world.api.parts)
+        self.auditor = services.auditor(self.world.api.parts)
         for name in DATABASES:
             self.copy(name, f'{name}-before')
 

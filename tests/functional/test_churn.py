@@ -72,7 +72,7 @@ class Audits(threading.Thread):
         super().__init__()
         self.settle_s = settle_s
         self.found = []
-        self.auditor = services.auditor(world.conf('api'), world.api.parts)
+        self.auditor = services.auditor(world.api.parts)
         self.ends = threading.Event()
         self.failure = None
 

@@ -51,8 +51,7 @@ class GroupsCase(moving.TestCase):
             {'done'}, set(self.statuses(uuid))))
 
     def assertAuditIsClean(self):
-        auditor = services.auditor(
-            self.world.conf('api'), self.world.api.parts)
+        auditor = services.auditor(self.world.api.parts)
         self.soon(lambda: self.assertEqual(
             [], auditor.run(settle_s=0).remaining))
 

@@ -85,8 +85,7 @@ class TestResourceClasses(base.TestCase):
     def test_audit_accepts_a_custom_class_and_finds_a_wrong_amount(self):
         self.start(a1=4)
         [server] = self.built(flavor='asking')
-        auditor = services.auditor(
-            self.world.conf('api'), self.world.api.parts)
+        auditor = services.auditor(self.world.api.parts)
         self.soon(lambda: self.assertEqual(
             [], auditor.run(settle_s=0).remaining))
 
@@ -121,7 +120,6 @@ class TestChildProviders(base.TestCase):
         self.deploy({'cell1': [host]})
 
         self.assertEqual({'numa0': 0, 'gpu0': 4}, self.rooms('a1'))
-        auditor = services.auditor(
-            self.world.conf('api'), self.world.api.parts)
+        auditor = services.auditor(self.world.api.parts)
         self.soon(lambda: self.assertEqual(
             [], auditor.run(settle_s=0).remaining))

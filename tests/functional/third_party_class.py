@@ -83,8 +83,7 @@ class TestClass(TestCase):
         self.flavor('paged', 1500)
         self.built(flavor='paged')
 
-        auditor = services.auditor(
-            self.world.conf('api'), self.world.api.parts)
+        auditor = services.auditor(self.world.api.parts)
 
         self.soon(lambda: self.assertEqual(
             [], auditor.run(settle_s=0).remaining))

@@ -81,8 +81,7 @@ class TestDriver(base.TestCase):
 
     def test_audit_has_no_findings(self):
         self.built(flavor='design')
-        auditor = services.auditor(
-            self.world.conf('api'), self.world.api.parts)
+        auditor = services.auditor(self.world.api.parts)
 
         self.soon(lambda: self.assertEqual(
             [], auditor.run(settle_s=0).remaining))

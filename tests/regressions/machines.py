@@ -86,8 +86,7 @@ class TestCase(moving.TestCase):
 
     def audited(self):
         """Return the kinds of an audit's findings, and what they are of."""
-        auditor = services.auditor(
-            self.world.conf('api'), self.world.api.parts)
+        auditor = services.auditor(self.world.api.parts)
         return {(each.kind, each.of)
                 for each in auditor.run(settle_s=0).remaining}
 

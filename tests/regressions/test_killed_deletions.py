@@ -34,8 +34,7 @@ class TestKilledDeletions(moving.TestCase):
             futurist.SynchronousExecutor()).run()
 
     def audit(self):
-        return services.auditor(
-            self.world.conf('api'), self.world.api.parts).run(0)
+        return services.auditor(self.world.api.parts).run(0)
 
     def assertIsGone(self, uuid):
         super().assertIsGone(uuid)

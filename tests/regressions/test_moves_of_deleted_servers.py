@@ -87,5 +87,4 @@ class TestMovesOfDeletedServers(moving.TestCase):
                 table.c.instance_uuid == uuid).values(status=status))
 
     def audit(self, fix=False):
-        return services.auditor(
-            self.world.conf('api'), self.world.api.parts).run(0, fix)
+        return services.auditor(self.world.api.parts).run(0, fix)

@@ -216,6 +216,6 @@ class Operator:
     def audit(self) -> set[str]:
         """Return what the findings of an audit are of."""
         api = self._api()
-        auditor = services.auditor(self._process.conf, api.parts)
+        auditor = services.auditor(api.parts)
         report = auditor.run(settle_s=0.0)
         return {found.of for found in report.remaining}

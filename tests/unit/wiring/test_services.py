@@ -489,9 +489,8 @@ class TestRunning(configured.WiringTestCase):
             driver = server.dispatcher.endpoints[0]._driver
             self.assertIsInstance(driver, drivers.SchedulerDriver)
             self.assertEqual(kind, type(driver).__name__)
-            conf = service.parts.conf
-            self.assertEqual(kind, type(services.planner(
-                conf, service.parts)).__name__)
+            self.assertEqual(
+                kind, type(services.planner(service.parts)).__name__)
 
     def test_api_reads_and_writes(self):
         api = self.make(services.api, self.conf(api=True))
