@@ -10,7 +10,9 @@ import itertools
 from oslo_log import log
 
 from cellsched.audit import checks
-from cellsched.audit import findings
+from cellsched.audit.findings import Action
+from cellsched.audit.findings import AuditReport
+from cellsched.audit.findings import Finding
 from cellsched.audit import references
 from cellsched.audit import repairs
 from cellsched.audit.state import ServerState
@@ -37,7 +39,7 @@ _EXAMPLES_MAX = 10
 Progress = Callable[[int], None]
 
 
-def judge(server: ServerState) -> Iterator[findings.Finding]:
+def judge(server: ServerState) -> Iterator[Finding]:
     """Yield all findings of a server."""
     yield from checks.check_fate(server)
     yield from checks.check_place(server)
@@ -64,7 +66,7 @@ class Auditor:
         self._clock = clock
         self._foreign = False
         #: Values of the cells that have the wrong type.
-        self._wrong: list[findings.Finding] = []
+        self._wrong: list[Finding] = []
 
     def size(self) -> int:
         """Return the number of rows to read, for a progress bar."""
@@ -80,7 +82,7 @@ class Auditor:
     def run(
         self, settle_s: float, fix: bool = False,
         progress: Progress = lambda done: None, foreign: bool = False,
-    ) -> findings.AuditReport:
+    ) -> AuditReport:
         """Audit the deployment, and repair what is safe to repair.
 
         Blocks for at least ``settle_s`` if there are findings.
@@ -90,7 +92,7 @@ class Auditor:
         :param foreign: whether unknown consumers belong to other services, as
             they always do if the API database knows no server
         """
-        report = findings.AuditReport(
+        report = AuditReport(
             references.check_api_values(self._reader))
         if report.remaining:
             return report
@@ -153,7 +155,7 @@ class Auditor:
 
     def _everything(
         self, suspects: Iterable[str], moved: set[str]
-    ) -> tuple[list[findings.Finding], set[str]]:
+    ) -> tuple[list[Finding], set[str]]:
         """Return all findings, and the consumers of other services."""
         found = [*self._wrong, *self._of_servers(suspects)]
         found += references.check_all(self._reader)
@@ -177,16 +179,15 @@ class Auditor:
                 store, self._reader.page, look, unreadable)
             found += checks.check_providers(self._reader, store, unreadable)
         lost = set() if self._foreign else self._lost(unknown)
-        for each in lost:
-            found.append(findings.Finding(
-                'consumer-unknown', each,
-                f'holds a claim on {unknown[each]}, and neither the API '
-                'database nor a cell knows it',
-                advice='find out which program claimed it, and let that '
-                       'release it; if another service claims, audit with '
-                       '--foreign'))
-        found += self._unheard()
-        return found, unknown.keys() - lost
+        found += [
+            Finding('consumer-unknown', each,
+                    f'holds a claim on {unknown[each]}, and neither the API '
+                    'database nor a cell knows it',
+                    advice='find out which program claimed it, and let that '
+                           'release it; if another service claims, audit '
+                           'with --foreign')
+            for each in lost]
+        return [*found, *self._unheard()], unknown.keys() - lost
 
     def _lost(self, unknown: Iterable[str]) -> set[str]:
         """Return the consumers that no cell knows; none if one is silent."""
@@ -208,18 +209,16 @@ class Auditor:
                 lost -= moves
         return set() if self._reader.unheard else lost
 
-    def _of_servers(
-        self, suspects: Iterable[str]
-    ) -> Iterator[findings.Finding]:
+    def _of_servers(self, suspects: Iterable[str]) -> Iterator[Finding]:
         for uuids in statements.chunks(sorted(suspects)):
             servers = self._reader.servers(uuids, everywhere=True, asked=True)
             for each in servers.values():
                 yield from judge(each)
 
-    def _unheard(self) -> list[findings.Finding]:
+    def _unheard(self) -> list[Finding]:
         names = self._reader.names()
         wrong = {found.cell_uuid for found in self._wrong}
-        return [findings.Finding(
+        return [Finding(
             _UNREACHABLE, cell,
             f'the servers of this cell could not be checked: {reason}',
             names.get(cell, cell), cell, None,
@@ -227,18 +226,18 @@ class Auditor:
             for cell, reason in self._reader.unheard.items()
             if cell not in wrong]
 
-    def _fix(self, report: findings.AuditReport, moved: set[str]) -> None:
+    def _fix(self, report: AuditReport, moved: set[str]) -> None:
         """Repair the findings, and check again."""
         before = report.remaining
         # 1. Repair what is not about a server. These repairs are safe at any
         #    time and make no other finding, so one call of each is enough.
         for provider in sorted({
                 each.of for each in before
-                if each.action is findings.Action.RECOUNT}):
+                if each.action is Action.RECOUNT}):
             self._repairs.recount(provider)
-        if any(each.action is findings.Action.EXPIRE for each in before):
+        if any(each.action is Action.EXPIRE for each in before):
             self._repairs.expire(references.LEASE_MAX_S)
-        if any(each.action is findings.Action.MEND for each in before):
+        if any(each.action is Action.MEND for each in before):
             self._repairs.mend()
         # 2. Repair servers, and check them again: a repair can uncover the
         #    next one, for example the claim of a row that was removed.
@@ -271,8 +270,8 @@ class Auditor:
         keys = {each.key for each in report.remaining}
         report.repaired = [each for each in before if each.key not in keys]
 
-    def _repair(self, repairable: list[findings.Finding]) -> None:
-        by_server: dict[str, list[findings.Finding]] = {}
+    def _repair(self, repairable: list[Finding]) -> None:
+        by_server: dict[str, list[Finding]] = {}
         for each in repairable:
             by_server.setdefault(each.of, []).append(each)
         for uuids in statements.chunks(by_server):
@@ -297,9 +296,6 @@ class Auditor:
                 # A defect of one repair does not stop the others.
                 LOG.exception('Could not repair %s', finding.kind,
                               instance_uuid=finding.of)
-
-
-Action = findings.Action
 
 
 class LeakedClaims:
