@@ -11,6 +11,7 @@ from typing import ClassVar
 
 import fixtures
 
+from cellsched.claims.sql import schema as claims
 from cellsched.clock import Clock
 from cellsched.db import api
 from cellsched.db import cell
@@ -51,6 +52,12 @@ class APIDatabase(_Database):
     """A fixture with an API database."""
 
     schema = api.SCHEMA
+
+
+class ClaimsDatabase(_Database):
+    """A fixture with the database of the claim store ``sql``."""
+
+    schema = claims.SCHEMA
 
 
 class CellDatabase(_Database):

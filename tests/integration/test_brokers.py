@@ -11,12 +11,10 @@ from oslo_utils import uuidutils
 
 from cellsched.api import authorization
 from cellsched.api import flavors
-from cellsched.claims import sql
 from cellsched import clock
 from cellsched.conf import loader
 from cellsched import context
 from cellsched.db.api import models
-from cellsched.db import session
 from cellsched import exception
 from cellsched.rpc import client
 from cellsched.rpc import transport
@@ -54,12 +52,7 @@ class BrokerTestCase(base.TestCase):
         super().setUp()
         self.user = f'u/{uuidutils.generate_uuid()}'
         self.database = self.useFixture(databases.APIDatabase())
-        claims = session.Database(
-            f'sqlite:///{self.directory}/claims.sqlite', 'claims',
-            clock=clock.Clock())
-        self.addCleanup(claims.close)
-        sql.SQLClaims(claims).sync()
-        self.claims_url = claims.url
+        self.claims_url = self.useFixture(databases.ClaimsDatabase()).url
 
     def share(self) -> None:
         """Use a virtual host of the shared broker."""

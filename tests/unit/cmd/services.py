@@ -9,9 +9,6 @@ import subprocess
 import sys
 import time
 
-from cellsched.claims import sql
-from cellsched import clock
-from cellsched.db import session
 from cellsched.testing import databases
 from tests.unit import base
 from tests.unit.cmd import processes
@@ -24,12 +21,7 @@ class ServiceTestCase(base.TestCase):
         self.directory = self.temporary_directory()
         self.api = self.useFixture(databases.APIDatabase())
         self.cell = self.useFixture(databases.CellDatabase())
-        claims = session.Database(
-            f'sqlite:///{self.directory}/claims.sqlite', 'claims',
-            clock=clock.Clock())
-        self.addCleanup(claims.close)
-        sql.SQLClaims(claims).sync()
-        self.claims_url = claims.url
+        self.claims_url = self.useFixture(databases.ClaimsDatabase()).url
 
     def configure(self, api=False, cell=False, **groups):
         """Write a configuration, with these databases; return its path."""

@@ -6,12 +6,9 @@ import json
 
 import fixtures
 
-from cellsched.claims import sql
-from cellsched import clock
 from cellsched.cmd import status
 from cellsched.conf import loader
 from cellsched.db.cell import compute_nodes
-from cellsched.db import session
 from cellsched import objects
 from cellsched.testing import databases
 from tests.unit import base
@@ -27,11 +24,7 @@ class TestStatus(base.TestCase):
         super().setUp()
         self.directory = self.temporary_directory()
         self.api = self.useFixture(databases.APIDatabase())
-        claims = session.Database(
-            f'sqlite:///{self.directory}/claims.sqlite', 'claims',
-            clock=clock.Clock())
-        self.addCleanup(claims.close)
-        sql.SQLClaims(claims).sync()
+        claims = self.useFixture(databases.ClaimsDatabase())
         self.conf = self.directory / 'api.conf'
         self.conf.write_text(
             f'[api_database]\nconnection = {self.api.url}\n'

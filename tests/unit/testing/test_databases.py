@@ -3,6 +3,7 @@
 
 import pathlib
 
+from cellsched.claims.sql import schema as claims
 from cellsched.db import api
 from cellsched.db.api import cell_mappings
 from cellsched.db import cell
@@ -15,7 +16,8 @@ class TestDatabases(base.TestCase):
 
     def test_schema_is_up_to_date(self):
         for schema, kind in ((api.SCHEMA, databases.APIDatabase),
-                             (cell.SCHEMA, databases.CellDatabase)):
+                             (cell.SCHEMA, databases.CellDatabase),
+                             (claims.SCHEMA, databases.ClaimsDatabase)):
             self.assertEqual(schema.head, schema.version(
                 self.useFixture(kind()).database))
 

@@ -4,10 +4,8 @@
 import threading
 import uuid
 
-from cellsched.claims import sql
 from cellsched import clock
 from cellsched.conf import loader
-from cellsched.db import session
 from cellsched.testing import databases
 from cellsched.wiring import services
 from tests.unit import base
@@ -27,11 +25,7 @@ class WiringTestCase(base.TestCase):
         self.directory = self.temporary_directory()
         self.api = self.useFixture(databases.APIDatabase())
         self.cell = self.useFixture(databases.CellDatabase())
-        self.claims_url = f'sqlite:///{self.directory}/claims.sqlite'
-        claims = session.Database(self.claims_url, 'claims',
-                                  clock=clock.Clock())
-        self.addCleanup(claims.close)
-        sql.SQLClaims(claims).sync()
+        self.claims_url = self.useFixture(databases.ClaimsDatabase()).url
 
     def conf(self, api=False, cell=False, **groups):
         """Return a configuration, with these databases."""
