@@ -178,7 +178,7 @@ class Ledger:
 
     @property
     def adds(self) -> bool:
-        """Whether the server adds; detected in the first call."""
+        """True if the server adds; detected in the first call."""
         if self._adds is None:
             self._adds = self._session.ask(requests.Describe()).adds
         return bool(self._adds)

@@ -265,15 +265,17 @@ class PlacementClaims(base.ClaimStore):
         requests = [*itertools.chain.from_iterable(calls)]
         try:
             self._guarded(self._batch(requests))
-            # Placement may refuse them together without naming a request.
-            # Claim for each request alone then.
-            for each in requests:
-                if each.outcome is None:
-                    self._guarded(self._batch([each]))
         except exception.DatabaseUnreachable as exc:
             for each in requests:
-                if each.outcome is None:
-                    each.outcome = exception.copy_of(exc)
+                each.outcome = each.outcome or exception.copy_of(exc)
+        # Placement may refuse them together without naming a request. Claim
+        # for each request alone then.
+        for each in requests:
+            if each.outcome is None:
+                try:
+                    self._guarded(self._batch([each]))
+                except exception.DatabaseUnreachable as exc:
+                    each.outcome = exc
 
     def _group(
         self, work: Callable[[Sequence[_Call]], None]

@@ -13,11 +13,25 @@ from cellsched import clock
 from cellsched.conf import opts
 from cellsched.testing import clock as fake_clock
 from tests.unit import base
-from tests.unit.claims import test_remote
 
 
 def start(function):
     threading.Thread(target=function, daemon=True).start()
+
+
+class WaitingClock(fake_clock.FakeClock):
+    """A clock on which a wait for an event takes all of its time."""
+
+    def event(self):
+        event = threading.Event()
+
+        def wait(timeout):
+            if not event.is_set():
+                self.advance(timeout)
+            return event.is_set()
+
+        event.wait = wait
+        return event
 
 
 class TestContentionLock(base.TestCase):
@@ -63,7 +77,7 @@ class TestContentionLock(base.TestCase):
             self.assertTrue(self.is_free())
 
     def test_lock_held_elsewhere_is_awaited_once(self):
-        waiting = test_remote.WaitingClock()
+        waiting = WaitingClock()
         locks = coordination.ContentionLock(
             waiting, self.url, start=lambda hold: None)
         locks.note_conflict(['p'])

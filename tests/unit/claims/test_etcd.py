@@ -76,7 +76,7 @@ class TestRequests(on_model.TestCase):
         self.assertIn(protocol.Put, map(type, claim.success))
         self.assertEqual((4, 4), self.used())
 
-    def test_host_is_not_read_once_it_is_no_longer_contended(self):
+    def test_host_without_contention_is_not_read(self):
         self.claim(self.peer)
         self.claim()
         self.clock.advance(coordination.CONTENDED_S)

@@ -54,7 +54,7 @@ MEMORY_GIB = {
 }
 
 POINTS_OF_A_CURVE = st.lists(
-    st.tuples(st.floats(0.1, 1e4), st.floats(0, 100)), min_size=1,
+    st.tuples(st.floats(0.1, 1e4), st.floats(1e-6, 100)), min_size=1,
     max_size=6, unique_by=(lambda each: round(each[0], 1))).map(
     lambda points: [*zip(sorted(value for value, _ in points),
                          [*sorted(share for _, share in points)[:-1], 100])])
