@@ -70,7 +70,7 @@ COSTLY_FAULT_SEEDS = size(4, 12)
 DEATH_STEP = size(3, 1)
 
 #: How often messages are delivered.
-DELIVERIES = (1, 2, 5) if FULL else (1, 2)
+DELIVERIES = (1, 2, 5) if FULL else (2,)
 
 #: Seeds that are tried, in either profile, until one finds a fault.
 SEEDS_TO_FAIL = 300

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A deployment to be hurt, and what must have become of its servers."""
 
+from collections.abc import Callable
+import unittest
+
 from tests.integration import base
 from tests.integration.fates import world
 from tests.integration import processes
@@ -8,16 +11,29 @@ from tests.integration import servers
 
 installed = base.installed
 
+#: The deployments of the module that runs, by the function that made them.
+_worlds: dict[Callable[..., world.World], world.World] = {}
+
 
 class Killed(base.TestCase):
-    """Kills services of one deployment, which other ones replace."""
+    """Kills services of one deployment, which other ones replace.
+
+    The classes of a module that make the same deployment share it.
+    """
 
     world: world.World
+
+    #: Fixtures of the deployment end with the module.
+    addClassCleanup = unittest.addModuleCleanup
 
     @classmethod
     def setUpClass(cls) -> None:
         super().setUpClass()
-        cls.world = cls.of_class(cls.make_world())
+        make = cls.make_world.__func__
+        if make not in _worlds:
+            cls.addClassCleanup(_worlds.clear)
+            _worlds[make] = cls.of_class(cls.make_world())
+        cls.world = _worlds[make]
 
     @classmethod
     def make_world(cls) -> world.World:

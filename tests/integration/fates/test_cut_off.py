@@ -30,16 +30,18 @@ class Wired(fixtures.Fixture):
 
 @profile.by_default(
     'test_unreachable_cell_delays_only_its_own_builds',
-    'test_burial_waits_for_cell0',
-    reason='a database that is cut off for some time')
-class TestDatabases(killed.Killed):
+    'test_burial_waits_for_cell0', 'test_full_broker_blocks_no_user',
+    reason='a database or a broker that is away for some time')
+class TestCutOff(killed.Killed):
 
     wired: Wired
+    broker: servers.RabbitMQ
 
     @classmethod
     def make_world(cls) -> world.World:
         cls.wired = cls.of_class(Wired(cls.part_of_class(servers.PostgreSQL)))
-        return world.World(cls.part_of_class(servers.RabbitMQ), cls.wired)
+        cls.broker = cls.of_class(killed.installed(servers.RabbitMQ))
+        return world.World(cls.broker, cls.wired)
 
     def setUp(self):
         super().setUp()
@@ -125,21 +127,6 @@ class TestDatabases(killed.Killed):
                 self.assertEnds(uuid, 'ACTIVE')
             self.remove(*uuids)
             conductor.kill()
-
-
-@profile.by_default(
-    'test_full_broker_blocks_no_user',
-    reason='a broker that is away for some time')
-class TestBroker(killed.Killed):
-
-    broker: servers.RabbitMQ
-
-    @classmethod
-    def make_world(cls) -> world.World:
-        cls.broker = cls.of_class(
-            killed.installed(servers.RabbitMQ))
-        return world.World(
-            cls.broker, cls.part_of_class(servers.PostgreSQL))
 
     def test_broker_losing_its_messages_loses_no_build(self):
         self.start('conductor', 'api')
