@@ -50,14 +50,14 @@ def size(default: int, full: int) -> int:
 
 
 #: Seeds of the simulation, and of each claim store's in it.
-SIMULATION_SEEDS = size(20, 1000)
-STORE_SEEDS = size(4, 60)
+SIMULATION_SEEDS = size(12, 1000)
+STORE_SEEDS = size(2, 60)
 
 #: Seeds of the changes of a host table that is recorded and read again.
 RECORDED_SEEDS = size(40, 400)
 
 #: Seeds whose trace is compared between processes.
-TRACED_SEEDS = size(2, 10)
+TRACED_SEEDS = size(1, 10)
 
 #: Seeds of the simulation for each kind of fault alone.
 SINGLE_FAULT_SEEDS = size(1, 3)

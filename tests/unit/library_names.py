@@ -123,7 +123,10 @@ def _private_attributes(tree):
 
 
 def _is_own(node):
-    return ast.unparse(node.value) in ('self', 'cls', 'super()')
+    if isinstance(node.value, ast.Name):
+        return node.value.id in ('self', 'cls')
+    return (isinstance(node.value, ast.Call)
+            and ast.unparse(node.value) == 'super()')
 
 
 def _defined(tree):

@@ -162,6 +162,14 @@ class Source:
     def nodes(self):
         return tuple(ast.walk(self.tree))
 
+    @functools.cached_property
+    def mentions(self):
+        """Nodes of imported names outside annotations, with their names."""
+        bound, types = imported_names(self), _annotations(self)
+        return [(node, name) for node in self.nodes
+                if isinstance(node, (ast.Attribute, ast.Name))
+                and node not in types and (name := full_name(node, bound))]
+
     def is_one_of(self, patterns):
         return any(fnmatch.fnmatch(self.path, name) for name in patterns)
 
@@ -340,11 +348,12 @@ def signed_comments(source):
 
 def global_configuration(source):
     # The commands of oslo.policy read files into it, and ask that module.
-    if source.path == 'cellsched/policies/enforcer.py':
+    if (source.path == 'cellsched/policies/enforcer.py'
+            or 'CONF' not in source.text
+            or source.is_one_of(GLOBAL_CONFIGURATION)):
         return
     for line, name in _mentions(source):
-        if name == 'oslo_config.cfg.CONF' and not source.is_one_of(
-                GLOBAL_CONFIGURATION):
+        if name == 'oslo_config.cfg.CONF':
             yield f'line {line} uses the global configuration'
 
 
@@ -426,17 +435,19 @@ def imported_names(source):
 
 def full_name(node, bound):
     """Return the dotted name of what comes from an import, or ''."""
-    top, dot, rest = ast.unparse(node).partition('.')
-    return bound[top] + dot + rest if top in bound else ''
+    parts = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    if isinstance(node, ast.Name) and node.id in bound:
+        return '.'.join((bound[node.id], *reversed(parts)))
+    return ''
 
 
 def _mentions(source, ignored=frozenset()):
     """Yield line and full name of what is used, other than in annotations."""
-    bound = imported_names(source)
-    ignored = ignored | _annotations(source)
-    for node in source.nodes:
-        if isinstance(node, (ast.Attribute, ast.Name)) and node not in ignored:
-            yield node.lineno, full_name(node, bound)
+    return ((node.lineno, name) for node, name in source.mentions
+            if node not in ignored)
 
 
 def _annotations(source):
