@@ -33,8 +33,14 @@ def shared_url(server, schema):
 
 def empty_on_postgresql(connection, tables):
     """Remove all rows of tables; numbers of new ones begin at 1."""
-    names = ', '.join(table.name for table in tables)
-    connection.execute(sa.text(f'TRUNCATE {names} RESTART IDENTITY CASCADE'))
+    # TRUNCATE writes new files for each table and index, also for those that
+    # are empty, which takes longer than most tests.
+    connection.execute(sa.text('; '.join((
+        'SET LOCAL session_replication_role = replica',
+        *(f'DELETE FROM {table.name}' for table in tables),
+        *(f"SELECT setval(pg_get_serial_sequence('{table.name}', "
+          f"'{table.autoincrement_column.name}'), 1, false)"
+          for table in tables if table.autoincrement_column is not None)))))
 
 
 def empty_on_mariadb(connection, tables):
