@@ -8,6 +8,9 @@
 #                                  smoke or lowest
 #   tools/test.sh unit PATH…       the unit tests of modules, and those of the
 #                                  modules that import them
+#   tools/test.sh --times FILE …   adds a line to FILE for each test module:
+#                                  CPU of its process and of its children,
+#                                  duration, all in seconds, and its name
 #   tools/test.sh simulation --seed N [--count M]
 #                                  one simulation again; --help says more
 #
@@ -28,6 +31,11 @@ top=$(cd "$(dirname "$0")/.." && pwd)
 
 main() {
     local part all='style docs smoke unit functional integration'
+    if [ "${1:-}" = --times ]; then
+        export CELLSCHED_TEST_TIMES
+        CELLSCHED_TEST_TIMES=$(realpath "$2")
+        shift 2
+    fi
     if [ "${1:-}" = full ]; then
         export CELLSCHED_TEST_PROFILE=full
         shift

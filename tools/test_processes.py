@@ -7,6 +7,10 @@ A process takes the next module as soon as it has run one, so that all of them
 end at about the same time. It imports only what its modules need. The tests of
 a module run one after another, and share the fixtures of their classes. The
 results are one stream of subunit, on the standard output.
+
+If ``CELLSCHED_TEST_TIMES`` names a file, each module adds a line to it: the
+CPU time of the process, the CPU time of its children that have ended, and the
+duration, all in seconds, and the name of the module.
 """
 
 from collections.abc import Sequence
@@ -15,9 +19,11 @@ import gc
 import importlib
 import io
 import os
+import resource
 import subprocess
 import sys
 import tempfile
+import time
 import traceback
 import unittest
 
@@ -26,6 +32,9 @@ import testtools
 
 #: Bytes of each name in the pipe. A read of as many bytes gets a whole name.
 _NAME_SIZE = 256
+
+#: Names the file of times.
+_TIMES = 'CELLSCHED_TEST_TIMES'
 
 #: New objects after which Python looks for cycles. Its default finds hardly
 #: any, and each look at all objects takes a fifth of a second.
@@ -84,6 +93,7 @@ def run_taken(names: int, lock: int) -> int:
     result.startTestRun()
     gc.set_threshold(_NEW_OBJECTS)
     while name := os.read(names, _NAME_SIZE).decode().rstrip():
+        before = _times()
         try:
             module = importlib.import_module(name)
         except Exception:
@@ -95,8 +105,27 @@ def run_taken(names: int, lock: int) -> int:
             # The modules stay, so no search for cycles needs to read them.
             gc.freeze()
             unittest.defaultTestLoader.loadTestsFromModule(module)(result)
+        _note_times(name, before)
     result.stopTestRun()
     return 0
+
+
+def _times() -> tuple[float, ...]:
+    """Return the CPU time of this process, of ended children, and the time."""
+    used = map(resource.getrusage, (
+        resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return (*(each.ru_utime + each.ru_stime for each in used),
+            time.monotonic())
+
+
+def _note_times(module: str, before: Sequence[float]) -> None:
+    """Add the times of a module to the file of times, if there is one."""
+    path = os.environ.get(_TIMES)
+    if path:
+        spent = ' '.join(f'{now - then:.2f}' for now, then in zip(
+            _times(), before, strict=True))
+        with open(path, 'a', encoding='utf-8') as file:
+            file.write(f'{spent} {module}\n')
 
 
 if __name__ == '__main__':

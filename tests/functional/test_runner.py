@@ -2,6 +2,7 @@
 """The programs that run the tests."""
 
 import io
+import os
 import pathlib
 import subprocess
 import sys
@@ -36,11 +37,13 @@ class TestAffected(base.TestCase):
 class TestProcesses(base.TestCase):
 
     def test_modules_run_once_and_a_failed_import_is_a_failure(self):
+        times = self.temporary_directory() / 'times'
+        modules = ['tests.unit.test_context', 'tests.nowhere',
+                   'tests.unit.test_urls']
         done = subprocess.run(
             [sys.executable, '-W', 'ignore', '-m', 'tools.test_processes', '2',
-             'tests.unit.test_context', 'tests.nowhere',
-             'tests.unit.test_urls'],
-            cwd=TOP, stdout=subprocess.PIPE, check=True)
+             *modules], cwd=TOP, stdout=subprocess.PIPE, check=True,
+            env={**os.environ, 'CELLSCHED_TEST_TIMES': str(times)})
 
         outcomes = []
         result = testtools.StreamToDict(outcomes.append)
@@ -59,6 +62,12 @@ class TestProcesses(base.TestCase):
                          (failed['id'], failed['status']))
         self.assertIn('ModuleNotFoundError',
                       failed['details']['traceback'].as_text())
+        lines = [line.split() for line in times.read_text().splitlines()]
+        self.assertEqual(sorted(modules), sorted(line[-1] for line in lines))
+        for own_s, children_s, duration_s, _ in lines:
+            self.assertEqual('0.00', children_s)
+            self.assertGreater(float(own_s), 0)
+            self.assertGreater(float(duration_s), 0)
 
 
 class TestParts(base.TestCase):
