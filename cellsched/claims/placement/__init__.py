@@ -168,7 +168,8 @@ class PlacementClaims(base.ClaimStore):
         self._releasing: batching.GroupCommit[_ReleaseCall] = (
             self._group(self._release_together))
         self._guards = Guards(
-            self._server, owners, clock, random, guards, self._locks)
+            self._server, owners, clock, random, guards, retry_timeout_s,
+            self._locks)
         #: Of contended providers.
         self._inventories: Inventories = {}
         #: Why a provider could not be read last.
@@ -477,17 +478,20 @@ class PlacementClaims(base.ClaimStore):
 
     def _guarded(self, change: BatchClaim | Release | Transfer) -> bool:
         """Repeat the attempt of a change with a guard."""
-        with self._guards.taken(change.providers) as held:
-            def once() -> bool | None:
-                providers = change.providers
-                # Providers are contended after the first conflict.
-                with self._locks.held(providers, eager=True) as is_shared:
-                    outcome = change.attempt(held.guard, is_shared)
-                if outcome is None:
-                    self._guards.lost(held, providers)
-                return outcome
+        def once() -> bool | None:
+            providers = change.providers
+            # Providers are contended after the first conflict.
+            with self._locks.held(providers, eager=True) as is_shared:
+                outcome = change.attempt(held.guard, is_shared)
+            if outcome is None:
+                self._guards.lost(held, providers)
+            return outcome
 
-            return self._repeat(once)
+        try:
+            with self._guards.taken(change.providers) as held:
+                return self._repeat(once)
+        except remote.NotSent as exc:
+            raise self._unreachable(str(exc)) from None
 
     @contextlib.contextmanager
     def _alone(self, consumers: Iterable[str]) -> Iterator[None]:

@@ -87,13 +87,14 @@ class Guards:
     the guard is chosen by the provider.
 
     :param count: number of guards
+    :param wait_s: seconds to wait for a free guard
     :param locks: locks of contended providers; with these, each process uses
         guards of its own
     """
 
     def __init__(
         self, server: PlacementServer, owners: messages.Owners,
-        clock: Clock, random: Random, count: int,
+        clock: Clock, random: Random, count: int, wait_s: float,
         locks: ContentionLock | None = None,
     ) -> None:
         self._locks = locks or ContentionLock(clock)
@@ -103,6 +104,7 @@ class Guards:
         self._owners = owners
         self._clock = clock
         self._count = count
+        self._wait_s = wait_s
         #: By guard number, until when its providers count as contended.
         self._contended: dict[int, float] = {}
         self._free = [Guard(number) for number in range(count)]
@@ -119,9 +121,10 @@ class Guards:
         request with them, although it answers other requests.
 
         :param providers: providers of the allocations to write
+        :raises remote.NotSent: no guard is free in time
         """
         preferred = self._guard_of(providers)
-        with self._idle:
+        with self._place():
             with self._lock:
                 is_contended = self._contended.get(
                     preferred, 0) > self._clock.monotonic()
@@ -133,6 +136,16 @@ class Guards:
                 yield held
             finally:
                 self._give_back(held.guard)
+
+    @contextlib.contextmanager
+    def _place(self) -> Iterator[None]:
+        """Wait for a free guard, which only this thread may take then."""
+        if not self._idle.acquire(timeout=self._wait_s):
+            raise remote.NotSent('all guards wait for an answer')
+        try:
+            yield
+        finally:
+            self._idle.release()
 
     def _give_back(self, guard: Guard) -> None:
         with self._lock:
@@ -197,7 +210,7 @@ class Guards:
         # while Placement answers. One in use belongs to a thread that resolves
         # its write itself.
         for guard in due:
-            with self._idle:
+            with self._place():
                 with self._lock:
                     if guard not in self._pending:
                         continue

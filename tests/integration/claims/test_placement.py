@@ -187,7 +187,7 @@ class TestRaces(OnPlacement, base.TestCase):
                 client_ = make_client(self.server.url())
                 server = PlacementServer(client_)
                 own = guards.Guards(server, owners, clock.Clock(),
-                                    random.Random(), 1)
+                                    random.Random(), 1, 60)
                 guard = guards.Guard(number)
                 own.find(guard)
                 start.wait()

@@ -5,6 +5,7 @@ import contextlib
 import random
 
 from cellsched.claims.placement import guards
+from cellsched.claims import remote
 from cellsched.testing import clock
 from tests.unit import base
 
@@ -17,7 +18,7 @@ class TestContendedProviders(base.TestCase):
         super().setUp()
         self.clock = clock.FakeClock()
         self.processes = [
-            guards.Guards(None, None, self.clock, random.Random(seed), 64)
+            guards.Guards(None, None, self.clock, random.Random(seed), 64, 1)
             for seed in range(2)]
 
     def guard_of(self, process, provider):
@@ -47,6 +48,17 @@ class TestContendedProviders(base.TestCase):
         used = {self.guard_of(process, provider) for provider in PROVIDERS}
 
         self.assertEqual(1, len(used))
+
+    def test_wait_for_a_free_guard_is_bounded(self):
+        only = guards.Guards(None, None, self.clock, random.Random(1), 1, 0)
+
+        with only.taken():
+            with self.assertRaisesRegex(remote.NotSent, 'all guards'):
+                with only.taken():
+                    self.fail('two threads have the same guard')
+
+        with only.taken() as held:
+            self.assertEqual(0, held.guard.number)
 
     def test_provider_is_contended_for_a_time(self):
         [process, _] = self.processes

@@ -32,7 +32,7 @@ class TestBatchClaim(base.TestCase):
         self.server = server.PlacementServer(self.client)
         self.owners = messages.Owners('INSTANCE', *2 * [str(uuid.uuid4())])
         self.guards = guards.Guards(
-            self.server, self.owners, self.clock, random.Random(1), 2)
+            self.server, self.owners, self.clock, random.Random(1), 2, 1)
         with self.guards.taken() as one, self.guards.taken() as two:
             for held in one, two:
                 self.guards.find(held.guard)
