@@ -16,14 +16,12 @@ _INVALID, _EXHAUSTED = 3, 8
 class EtcdModel:
     """A cluster, which answers one request after the other.
 
-    :param version: that its members run
     :param ops_max: operations that it takes in a transaction
     """
 
-    def __init__(
-        self, version: str = '3.4.23', ops_max: int = protocol.OPS_MAX
-    ) -> None:
-        self.version = version
+    def __init__(self, ops_max: int = protocol.OPS_MAX) -> None:
+        #: The version that its members run.
+        self.version = '3.4.23'
         self.ops_max = ops_max
         self.cluster = '1'
         self.revision = 1

@@ -23,6 +23,9 @@ _STANDARD = ('DISK_GB', 'MEMORY_MB', 'NET_BW_EGR_KILOBIT_PER_SEC', 'PCPU',
 _DEFAULTS = {'reserved': 0, 'allocation_ratio': 1.0, 'min_unit': 1,
              'max_unit': 2 ** 31 - 1, 'step_size': 1}
 
+#: Times that it makes an attempt to write allocations.
+_ATTEMPTS = 10
+
 _TYPE = re.compile('[A-Z0-9_]{1,255}')
 
 
@@ -124,17 +127,14 @@ class PlacementModel:
     :meth:`finish`; other writes may come between. The write is then repeated,
     on top of its own earlier changes. If the write fails, a consumer that it
     created is removed, even if another write has claimed for it since.
-
-    :param retries: times that Placement makes an attempt
     """
 
-    def __init__(self, retries: int = 10) -> None:
+    def __init__(self) -> None:
         self.providers: dict[str, ModelProvider] = {}
         self.consumers: dict[str, _Consumer] = {}
         self.rows: _Rows = {}
         self.classes = set(_STANDARD)
         self.traits = {*os_traits.get_traits()}
-        self._retries = retries
 
     def answer(self, request: messages.PlacementRequest) -> Answer:
         """Return the answer to a request without concurrent requests."""
@@ -217,7 +217,7 @@ class PlacementModel:
         rows = self._with_requested(begun, self.rows)
         counted = {provider: self.providers[provider].generation
                    for provider in begun.providers}
-        for _ in range(self._retries):
+        for _ in range(_ATTEMPTS):
             # Providers are counted up in turn, up to one that changed.
             for provider, generation in begun.providers.items():
                 if counted[provider] != generation:
