@@ -172,7 +172,7 @@ class TestSimulationProof(ProofTestCase):
     def test_lease(self):
         self.assertIsMissed(
             (build_requests, 'lease', lease_anything),
-            (build_requests, 'renew', renew_anything), first=61)
+            (build_requests, 'renew', renew_anything), first=67)
 
     def test_fence_of_the_lease(self):
         self.assertIsMissed((build_requests, 'renew', renew_anything))
