@@ -151,7 +151,7 @@ class TestCase(base.TestCase):
         while not (found := true()):
             self.assertLess(CLOCK.monotonic(), deadline,
                             f'waiting in vain until {what}')
-            CLOCK.sleep(0.005)
+            CLOCK.sleep(0.02)
         return found
 
     def soon(self, check: Callable[[], None]) -> None:
@@ -163,7 +163,7 @@ class TestCase(base.TestCase):
             except AssertionError:
                 if CLOCK.monotonic() > deadline:
                     raise
-            CLOCK.sleep(0.005)
+            CLOCK.sleep(0.02)
 
     def settled(self, uuids: Iterable[str]) -> list[server.Server]:
         """Return servers once each has its fate."""
