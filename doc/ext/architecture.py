@@ -10,6 +10,7 @@ import ast
 import collections
 import configparser
 import dataclasses
+import functools
 import html
 import pathlib
 
@@ -46,6 +47,8 @@ def read_layers() -> list[list[str]]:
             for line in lines if line.strip()]
 
 
+# A read of all sources for each directive takes a fifth of the build.
+@functools.cache
 def read_packages() -> dict[str, Package]:
     """Return the packages that exist, by name."""
     packages = {}
