@@ -177,6 +177,17 @@ class TestParts(configured.WiringTestCase):
                      'targets', 'executor', 'gatherer', 'discovery', 'cell0'):
             self.assertIs(getattr(parts, name), getattr(parts, name))
 
+    def test_builds_of_a_request_without_a_cell_are_continued(self):
+        parts = services.Components(self.conf(api=True))
+        self.addCleanup(parts.close)
+        request = context.member('user', 'project')
+
+        for each in request, request.for_cell(samples.cell('cell1')):
+            done = parts.builders.submit(
+                lambda *args: args, each, ['uuid1'])
+
+            self.assertEqual((each, ['uuid1']), done.result())
+
     def test_only_needed_components_are_opened(self):
         for make, schemas in (
                 (services.scheduler, {'API', 'claims'}),
