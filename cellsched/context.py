@@ -33,9 +33,9 @@ class CellTarget:
 class RequestContext(context.RequestContext):
     """A request's context.
 
-    ``cell`` is the targeted cell, which only the contexts of :meth:`for_cell`
-    have. It is not sent in messages: each receiver targets a cell by its own
-    configuration or the cell mappings.
+    ``cell`` is the targeted cell; None except in the contexts of
+    :meth:`for_cell`. It is not sent in messages: each receiver targets a cell
+    by its own configuration or the cell mappings.
 
     ``deadline`` is the time until which the caller waits, in seconds since
     1970 by the clock of the API database, or None. It is sent with one call,
@@ -43,7 +43,8 @@ class RequestContext(context.RequestContext):
     it as ``answer_by``.
     """
 
-    cell: CellTarget
+    # Functions that take the context of a cell need no check of this type.
+    cell: CellTarget = None  # type: ignore[assignment]
     deadline: float | None = None
     answer_by: float | None = None
 

@@ -242,8 +242,7 @@ class Components(CellComponents):
 def _lane_of_builds(context: RequestContext, *args: Any) -> str | None:
     """Return the cell of stalled builds, or the project of a batch."""
     # Only the contexts of stalled builds target a cell.
-    return (context.cell.uuid if hasattr(context, 'cell')
-            else context.project_id)
+    return context.cell.uuid if context.cell else context.project_id
 
 
 def _cell_of(*args: Any) -> str | None:

@@ -25,8 +25,8 @@ class TestRequestContext(base.TestCase):
             global_request_id='req-1', read_only=True)
 
     def test_context_is_aimed_at_no_cell(self):
-        self.assertFalse(hasattr(self.context, 'cell'))
-        self.assertFalse(hasattr(context.admin(), 'cell'))
+        self.assertIsNone(self.context.cell)
+        self.assertIsNone(context.admin().cell)
 
     def test_aiming_makes_a_new_context_of_the_same_request(self):
         cell_context = self.context.for_cell(CELL)
@@ -42,7 +42,7 @@ class TestRequestContext(base.TestCase):
         cell_context.for_cell(OTHER)
         cell_context.project_id = 'other'
 
-        self.assertFalse(hasattr(self.context, 'cell'))
+        self.assertIsNone(self.context.cell)
         self.assertIs(CELL, cell_context.cell)
         self.assertEqual('project', self.context.project_id)
 
@@ -50,8 +50,7 @@ class TestRequestContext(base.TestCase):
         values = self.context.for_cell(CELL).to_dict()
 
         self.assertNotIn('cell', values)
-        self.assertFalse(
-            hasattr(context.RequestContext.from_dict(values), 'cell'))
+        self.assertIsNone(context.RequestContext.from_dict(values).cell)
 
     def test_context_of_the_thread_is_not_replaced(self):
         self.context.update_store()

@@ -172,7 +172,7 @@ class TestGatherer(base.TestCase):
     def test_context_of_the_caller_is_not_aimed(self):
         self.ask(self.make(threads=2, cells=2))
 
-        self.assertFalse(hasattr(self.context, 'cell'))
+        self.assertIsNone(self.context.cell)
 
     def test_log_lines_of_a_query_have_the_request_id(self):
         gatherer = self.make(threads=1, cells=1)

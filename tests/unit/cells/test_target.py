@@ -36,7 +36,7 @@ class TestTargets(base.TestCase):
 
         cell_context = self.targets.target_cell(self.context, cell)
 
-        self.assertFalse(hasattr(self.context, 'cell'))
+        self.assertIsNone(self.context.cell)
         self.assertEqual(self.context.to_dict(), cell_context.to_dict())
 
     def test_aimed_context_can_be_aimed_elsewhere(self):

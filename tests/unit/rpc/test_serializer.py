@@ -125,14 +125,13 @@ class TestContexts(SerializerTestCase):
         sent = self.serializer.serialize_context(cell_context)
 
         self.assertNotIn('cell', sent)
-        self.assertFalse(hasattr(self.travel(cell_context), 'cell'))
+        self.assertIsNone(self.travel(cell_context).cell)
 
     def test_cell_in_a_message_is_ignored(self):
         sent = self.serializer.serialize_context(self.context)
         sent['cell'] = {'database': 'mysql://elsewhere'}
 
-        self.assertFalse(
-            hasattr(self.serializer.deserialize_context(sent), 'cell'))
+        self.assertIsNone(self.serializer.deserialize_context(sent).cell)
 
     def test_context_with_fields_of_novas_is_read(self):
         sent = self.serializer.serialize_context(self.context)
