@@ -267,6 +267,18 @@ class TestCell0(base.TestCase):
                          (made[0].vm_state, made[0].host))
         self.assertEqual(set(), self.visible())
 
+    def test_failed_write_to_cell0_keeps_the_request(self):
+        made = self.accept(1)
+        self.write(self.grave, lambda connection: connection.execute(
+            sa.text('ALTER TABLE instances RENAME TO away')))
+
+        self.assertRaises(exception.DatabaseError, self.bury, made)
+        self.assertIsNotNone(self.request_of(made[0].uuid))
+
+        self.write(self.grave, lambda connection: connection.execute(
+            sa.text('ALTER TABLE away RENAME TO instances')))
+        self.assertEqual({made[0].uuid}, self.bury(made))
+
     def during(self, statement, function):
         """Call a function once, when a statement is about to be executed."""
         waiting = [function]
@@ -516,6 +528,14 @@ class TestRecord(RecordCase):
         self.bury(made)
 
         self.assertIsNone(self.read(self.grave, instances.get, made.uuid))
+
+    def test_request_with_another_lease_is_not_buried(self):
+        made = self.accept('other')
+
+        self.assertEqual(set(), self.bury(made))
+
+        self.assertIsNone(self.read(self.grave, instances.get, made.uuid))
+        self.assertIsNotNone(self.request_of(made.uuid))
 
     def test_deleted_record_is_not_removed(self):
         made, deleted = self.accept(), self.accept()
