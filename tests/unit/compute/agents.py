@@ -106,11 +106,6 @@ class AgentTestCase(base.TestCase):
             host_list=[objects.Selection(
                 service_host=host, nodename=host) for host in hosts])
 
-    def put(self, **values):
-        """Change the row of the server, as another process does."""
-        with self.cell.writer() as connection:
-            samples.put(connection, self.uuid, values)
-
     def terminate(self, by=None):
         (by or self.agent).terminate_instance(USER, instance=self.instance)
 

@@ -200,7 +200,8 @@ class TestDeletion(agents.AgentTestCase):
         release = self.claims.release
 
         def hang(consumers):
-            self.put(display_name='new')
+            with self.cell.writer() as connection:
+                samples.put(connection, self.uuid, {'display_name': 'new'})
             release(consumers)
 
         self.claims.release = hang
@@ -288,7 +289,8 @@ class TestFailure(agents.AgentTestCase):
         self.fail(exception.BuildFailed(uuid=self.uuid, reason='it broke'))
 
         def moved():
-            self.put(host='host2')
+            with self.cell.writer() as connection:
+                samples.put(connection, self.uuid, {'host': 'host2'})
 
         self.driver.when_up = moved
         self.build()
@@ -303,7 +305,8 @@ class TestFailure(agents.AgentTestCase):
 
         def moved(source, target):
             self.claims.transfer = transfer
-            self.put(host='host2')
+            with self.cell.writer() as connection:
+                samples.put(connection, self.uuid, {'host': 'host2'})
             return transfer(source, target)
 
         self.claims.transfer = moved
@@ -319,7 +322,8 @@ class TestFailure(agents.AgentTestCase):
 
         def moved(consumers):
             release(consumers)
-            self.put(host='host2')
+            with self.cell.writer() as connection:
+                samples.put(connection, self.uuid, {'host': 'host2'})
 
         self.claims.release = moved
         self.build()
@@ -359,7 +363,11 @@ class TestFailure(agents.AgentTestCase):
         self.fail(exception.BuildFailed(uuid=self.uuid, reason='it broke'))
         self.build()
         self.driver.error = None
-        self.put(build_attempts=2, task_state='scheduling')
+        with self.cell.writer() as connection:
+            samples.put(
+                connection, self.uuid,
+                {'build_attempts': 2, 'task_state': 'scheduling'},
+                self.clock.now())
 
         self.build(tried=1)
         self.assertState('building', 'scheduling', None)
@@ -413,7 +421,11 @@ class TestFailure(agents.AgentTestCase):
         self.fail(exception.BuildFailed(uuid=self.uuid, reason='it broke'))
 
         def fail(*args):
-            self.put(build_attempts=2, task_state='scheduling')
+            with self.cell.writer() as connection:
+                samples.put(
+                    connection, self.uuid,
+                    {'build_attempts': 2, 'task_state': 'scheduling'},
+                    self.clock.now())
             raise oslo_messaging.MessagingTimeout()
 
         self.conductor.build_instances = fail
@@ -433,7 +445,10 @@ class TestOutcomes(agents.AgentTestCase):
             before = self.failed()
             self.build()
             self.assertEqual(before + 1, self.failed())
-            self.put(task_state='scheduling')
+            with self.cell.writer() as connection:
+                samples.put(
+                    connection, self.uuid,
+                    {'task_state': 'scheduling'}, self.clock.now())
 
         self.assertEqual(0, self.failed('node2'))
 
@@ -472,6 +487,11 @@ class TestNetworks(agents.AgentTestCase):
 
     def calls(self):
         return [(each['call'], each['host']) for each in self.network.records]
+
+    def test_server_has_networks_on_its_host(self):
+        self.build()
+
+        self.assertNetworks('host1')
 
     def test_row_records_the_networks_before_their_allocation(self):
         seen = []
@@ -533,7 +553,9 @@ class TestNetworks(agents.AgentTestCase):
                              (True, 'deallocate_for_instance')):
             self.conf.set_override(
                 'deallocate_networks_on_reschedule', anew, 'fake_virt')
-            self.put(host=None, task_state='scheduling')
+            with self.cell.writer() as connection:
+                samples.put(connection, self.uuid, {
+                    'host': None, 'task_state': 'scheduling'})
             self.driver.error = self.broke()
             seen = []
             setattr(self.network, method,
@@ -545,7 +567,9 @@ class TestNetworks(agents.AgentTestCase):
 
     def test_next_host_allocates_recorded_missing_networks(self):
         # It died after it had said so.
-        self.put(network_allocated=True, build_attempts=2)
+        with self.cell.writer() as connection:
+            samples.put(connection, self.uuid, {
+                'network_allocated': True, 'build_attempts': 2})
 
         self.build(tried=2)
 
@@ -941,7 +965,8 @@ class TestResume(agents.AgentTestCase):
 
     def test_builds_of_other_hosts_are_not_resumed(self):
         after = self.kill_at('Begin')
-        self.put(host='host2')
+        with self.cell.writer() as connection:
+            samples.put(connection, self.uuid, {'host': 'host2'})
 
         after.resume()
 
@@ -952,12 +977,16 @@ class TestResume(agents.AgentTestCase):
         for values in ({'host': 'host2'}, {'task_state': 'deleting'},
                        {'vm_state': 'active', 'task_state': None}):
             self.driver.spawned.clear()
-            self.put(vm_state='building', task_state='scheduling', host=None)
+            with self.cell.writer() as connection:
+                samples.put(connection, self.uuid, {
+                    'vm_state': 'building', 'task_state': 'scheduling',
+                    'host': None})
             after = self.kill_at('Begin')
 
             def change(values=values):
                 # The agent asks its driver last.
-                self.put(**values)
+                with self.cell.writer() as connection:
+                    samples.put(connection, self.uuid, values)
                 return []
 
             self.driver.list_instances = change
@@ -971,7 +1000,8 @@ class TestResume(agents.AgentTestCase):
         self.delete()
 
         def change():
-            self.put(host='host2')
+            with self.cell.writer() as connection:
+                samples.put(connection, self.uuid, {'host': 'host2'})
             return []
 
         self.driver.list_instances = change
@@ -1028,8 +1058,9 @@ class TestGuests(agents.AgentTestCase):
         self.driver.spawn(self.instance, 'node1')
         self.network.allocate_for_instance(
             agents.USER, self.instance, None, 'host1')
-        self.put(**{'network_allocated': True, 'task_state': None, **values})
         with self.cell.writer() as connection:
+            samples.put(connection, self.uuid, {
+                'network_allocated': True, 'task_state': None, **values})
             services.report(connection, samples.uuids(1)[0], 'host1',
                             services.COMPUTE, 'compute', self.clock.now())
 
@@ -1488,7 +1519,9 @@ class TestPlaces(agents.AgentTestCase):
     def test_leaving_guest_without_a_file_stays_without(self):
         self.build(spec=self.spec())
         self.places.remove(self.uuid)
-        self.put(host='host1', task_state='resize_prep')
+        with self.cell.writer() as connection:
+            samples.put(connection, self.uuid, {
+                'host': 'host1', 'task_state': 'resize_prep'})
 
         self.agent.resume()
 
@@ -1603,7 +1636,9 @@ class TestPlaces(agents.AgentTestCase):
                 ({}, True), ({'host': 'host2'}, False)):
             self.agent = self.start()
             self.driver.destroy(self.instance)
-            self.put(**values or {'host': 'host1'})
+            with self.cell.writer() as connection:
+                samples.put(connection, self.uuid, values or {
+                    'host': 'host1'})
 
             self.agent.resume()
 

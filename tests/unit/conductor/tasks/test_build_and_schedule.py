@@ -201,6 +201,54 @@ class TestFailure(base.TestCase):
 
         self.assertBuried(uuid, 'Of 3 hosts 3 lack memory.')
 
+    def answer_gone(self, *alternates):
+        """Have the first build go to a host whose mapping has gone."""
+        self.add_provider('x9')
+
+        def answer(instance_uuids, **arguments):
+            chosen = [
+                [self.selection(host) for host in hosts] for hosts in (
+                    ['x9', *alternates], ['a1'])[:len(instance_uuids)]]
+            for uuid, (first, *_) in zip(instance_uuids, chosen):
+                self.claims.claim(
+                    base.claims_base.of_selection(uuid, first))
+            return chosen
+
+        self.scheduler.answer = answer
+
+    def add_provider(self, host):
+        self.providers[host] = samples.uuids(1)[0]
+        self.claims.set_inventory(self.providers[host], {
+            name: base.claims_base.Inventory(4 * amount)
+            for name, amount in base.SIZE.items()})
+
+    def test_host_without_a_mapping_is_skipped(self):
+        self.answer_gone('a3')
+        lost, found = self.accept(2)
+
+        self.task().run(base.USER, [lost, found])
+
+        for uuid, host in (lost, 'a3'), (found, 'a1'):
+            self.assertBuilding('cell1', uuid)
+            self.assertEqual(host, self.holds(uuid))
+            self.assertIn((host, uuid), self.sent())
+
+    def test_build_without_another_host_is_retried(self):
+        self.answer_gone()
+        lost, found = self.accept(2)
+
+        self.task().run(base.USER, [lost, found])
+
+        self.assertBuilding('cell1', found)
+        self.assertEqual(({}, True, None), (
+            self.rows(lost), self.requested(lost), self.holds(lost)))
+
+        self.claims.release([found])
+        self.scheduler.answer = self.answer
+        self.clock.advance(base.LEASE_S)
+        self.task().run(base.USER, [lost])
+        self.assertBuilding('cell1', lost)
+
     def test_build_is_retried_after_a_timeout_of_the_scheduler(self):
         self.assert_is_retried_after(oslo_messaging.MessagingTimeout())
 
@@ -263,6 +311,14 @@ class TestFailure(base.TestCase):
         # What was written there is not known; its claim keeps the place.
         self.assertEqual(('cell1', True, 'a1'), (
             self.mapped(uuid), self.requested(uuid), self.holds(uuid)))
+
+    def test_least_number_is_kept(self):
+        uuids = self.accept(6, min_count=5)
+
+        self.task().run(base.USER, uuids)
+
+        for uuid in uuids:
+            self.assertBuried(uuid, 'Full.')
 
     def test_builds_beyond_the_capacity_are_buried(self):
         uuids = self.accept(6, min_count=3)
