@@ -75,6 +75,12 @@ class TestTracker(tracking.TrackerTestCase):
         [service] = self.rows(models.services)
         self.assertEqual(1, service.report_count)
 
+    def test_service_reports_its_version(self):
+        self.tracker().report()
+
+        [service] = self.rows(models.services)
+        self.assertEqual(compute.SERVICE_VERSION, service.version)
+
     def test_report_with_endless_conflicts_fails(self):
         self.cell = Losing(self.cell.url, 'cell', clock=self.clock)
         self.addCleanup(self.cell.close)
@@ -102,10 +108,9 @@ class TestTracker(tracking.TrackerTestCase):
              node.hypervisor_version))
         [service] = self.rows(models.services)
         self.assertEqual(
-            ('host1', 'nova-compute', 'compute', 1, self.clock.now(),
-             compute.SERVICE_VERSION),
+            ('host1', 'nova-compute', 'compute', 1, self.clock.now()),
             (service.host, service.binary, service.topic,
-             service.report_count, service.last_seen_up, service.version))
+             service.report_count, service.last_seen_up))
         self.assertEqual([node.uuid], [
             usage.provider for usage in self.claims.usages().usages])
 
@@ -1230,6 +1235,18 @@ class TestFigures(tracking.TrackerTestCase):
         self.assertEqual(
             ['SELECT', 'SELECT', 'SELECT', 'UPDATE', 'UPDATE'],
             [text.split(None, 1)[0] for text, _ in statements])
+
+    def test_failed_inventory_is_set_by_the_next_report(self):
+        self.claims.failure = exception.DatabaseUnreachable(
+            schema='claims', url='x', reason='y')
+        reports = self.tracker()
+        self.assertRaises(exception.DatabaseUnreachable, reports.report)
+
+        self.claims.failure = None
+        reports.report()
+
+        [usage] = self.claims.usages().usages
+        self.assertEqual(8192 - 512, usage.capacity['MEMORY_MB'])
 
     def test_deleted_node_is_reported_with_its_inventory(self):
         reports = self.tracker()

@@ -146,8 +146,7 @@ class TestRecoverer(base.TestCase):
         [attempt] = self.run_with(Task(self)).attempts
 
         self.assertEqual([uuid], attempt.uuids)
-        self.assertEqual(('project', True), (
-            attempt.context.project_id, attempt.context.is_admin))
+        self.assertEqual('project', attempt.context.project_id)
 
     def test_full_page_is_followed_by_the_next_at_once(self):
         uuids = [self.accept()[0] for _ in range(5)]
@@ -237,6 +236,14 @@ class TestRecoverer(base.TestCase):
         self.assertEqual([['uuid']], task.batches)
         self.assertEqual(base.USER, task.attempts[0].context)
 
+    def test_work_is_done_in_the_name_of_an_admin(self):
+        self.accept()
+        self.clock.advance(base.LEASE_S)
+
+        [attempt] = self.run_with(Task(self)).attempts
+
+        self.assertTrue(attempt.context.is_admin)
+
     def test_owner_of_the_lease_does_the_work(self):
         self.accept_batch(2)
         self.accept()
@@ -253,6 +260,14 @@ class TestRecoverer(base.TestCase):
         self.assertEqual(
             [('owner', self.clock.timestamp() + base.LEASE_S)] * 3,
             [tuple(each) for each in leases_])
+
+    def test_lost_build_ends_in_its_cell(self):
+        [uuid] = self.accept()
+        self.clock.advance(base.LEASE_S)
+
+        self.run_with(self.task())
+
+        self.assertBuilding('cell1', uuid)
 
 
 class LateExecutor(futurist.SynchronousExecutor):
@@ -499,6 +514,14 @@ class TestStalledBuilds(base.StalledBuildsTestCase):
         self.assertEqual('spawning', self.row(self.uuid).task_state)
         self.assertEqual(self.clock.steady(), self.kept.cast_at)
 
+    def test_message_to_a_lost_conductor_is_repeated(self):
+        self.put(task_state=None, build_attempts=2)
+        self.wait()
+
+        self.stalled.run()
+
+        self.assertHandedOn(tried=2)
+
     def test_counted_attempt_without_a_cast_is_repeated(self):
         self.put(build_attempts=2)
         self.clock.advance(PATIENCE.down_s + 1)
@@ -674,6 +697,19 @@ class TestStalledBuildCasts(base.StalledBuildsTestCase):
         [sent] = self.compute.clients[transport].sent
         self.assertTrue(sent.context.is_admin)
 
+    def test_interval_between_repetitions_grows(self):
+        self.clock.advance(base.RETRY_POLICY.down_s + 1)
+        self.stalled.run()
+
+        self.clock.advance(119)
+        self.stalled.run()
+        self.assertEqual(1, len(self.handed_on))
+
+        self.clock.advance(2)
+        self.stalled.run()
+        self.assertEqual(2, len(self.handed_on))
+        self.assertEqual(3, self.kept.casts)
+
     def test_host_with_a_recent_report_is_up(self):
         for late_s, told, handed_on in (
                 (base.RETRY_POLICY.down_s - 1, 1, 0),
@@ -742,19 +778,15 @@ class TestStalledBuildCasts(base.StalledBuildsTestCase):
 
 
 DEADLINE_S = 600
-DOWN_S = 60
 
 
-class StalledMigrationsTestCase(mover.MoverTestCase):
+class TestStalledMigrations(mover.MoverTestCase):
 
     def setUp(self):
         super().setUp()
-        self.stalled = self.make_stalled()
-
-    def make_stalled(self, **options):
-        return recovery.StalledMigrations(
+        self.stalled = recovery.StalledMigrations(
             self.cell, self.compute, self.claims, 'conductor', DEADLINE_S,
-            DOWN_S, **options)
+            60)
 
     def run_late(self, late_s=DEADLINE_S + 1):
         self.clock.advance(late_s)
@@ -767,13 +799,9 @@ class StalledMigrationsTestCase(mover.MoverTestCase):
                             services.COMPUTE, 'compute', self.clock.now(), 2)
 
     def sent(self):
-        """Return the messages since the last call."""
         sent = [(each.method, each.host) for each in self.compute.sent]
         self.compute.sent.clear()
         return sent
-
-
-class TestStalledMigrations(StalledMigrationsTestCase):
 
     def test_migration_continues_until_its_deadline(self):
         move = self.accept()
@@ -1023,6 +1051,35 @@ class TestNetworkCleanup(TestCase):
             (each.user_id, each.project_id) for each in asked])
 
 
+DOWN_S = 60
+
+
+class StalledMigrationsTestCase(mover.MoverTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.stalled = self.make_stalled()
+
+    def make_stalled(self, **options):
+        return recovery.StalledMigrations(
+            self.cell, self.compute, self.claims, 'conductor', DEADLINE_S,
+            DOWN_S, **options)
+
+    def report(self, host='host1'):
+        with self.cell.writer() as connection:
+            services.report(connection, samples.uuids(1)[0], host,
+                            services.COMPUTE, 'compute', self.clock.now(), 2)
+
+    def run_late(self, stalled=None):
+        self.clock.advance(DEADLINE_S + 1)
+        self.report()
+        (stalled or self.stalled).run()
+
+    @property
+    def sent(self):
+        return [(each.method, each.host) for each in self.compute.sent]
+
+
 class TestStalledMigrationCasts(StalledMigrationsTestCase):
 
     def test_host_gets_the_server_and_the_move(self):
@@ -1058,7 +1115,7 @@ class TestStalledMigrationCasts(StalledMigrationsTestCase):
 
             self.run_late()
 
-            self.assertEqual([], self.sent())
+            self.assertEqual([], self.sent)
             self.assertEqual(server_moves.ERROR, self.status(move))
 
     def test_rebuilt_server_is_sent_to_no_other_host(self):
@@ -1071,7 +1128,7 @@ class TestStalledMigrationCasts(StalledMigrationsTestCase):
         self.run_late()
 
         self.assertEqual(server_moves.DONE, self.status(move))
-        self.assertEqual([], self.sent())
+        self.assertEqual([], self.sent)
 
     def test_deleted_shelved_server_is_sent_to_no_host(self):
         move = self.accept(server_moves.SHELVE, dest_compute=None)
@@ -1080,7 +1137,16 @@ class TestStalledMigrationCasts(StalledMigrationsTestCase):
 
         self.run_late()
 
-        self.assertEqual([], self.sent())
+        self.assertEqual([], self.sent)
+        self.assertEqual(server_moves.ERROR, self.status(move))
+
+    def test_migration_in_progress_is_not_treated_as_shelving(self):
+        move = self.accept(status=server_moves.MIGRATING)
+
+        self.run_late()
+
+        self.assertEqual(
+            [('migrate_out', 'host2'), ('migrate_out', 'host1')], self.sent)
         self.assertEqual(server_moves.ERROR, self.status(move))
 
 
@@ -1094,17 +1160,19 @@ class TestStalledMigrationHosts(StalledMigrationsTestCase):
             self.clock.advance(late_s)
             self.stalled.run()
 
-            self.assertEqual(expected, len(self.sent()))
+            self.assertEqual(expected, len(self.sent))
+            self.compute.sent.clear()
 
     def test_message_to_shelve_is_repeated_when_due(self):
         self.accept(server_moves.SHELVE, dest_compute=None)
         self.run_late()
         self.stalled.run()
-        self.assertEqual(1, len(self.sent()))
+        self.assertEqual(1, len(self.sent))
 
         self.run_late()
 
-        self.assertEqual([('shelve_offload_instance', 'host1')], self.sent())
+        self.assertEqual(
+            [('shelve_offload_instance', 'host1')] * 2, self.sent)
 
     def test_concurrently_updated_migration_is_skipped(self):
         self.accept(ask=False, status=server_moves.FINISHED)
@@ -1129,7 +1197,7 @@ class TestStalledMigrationHosts(StalledMigrationsTestCase):
         self.compute.cast = news
         self.run_late()
 
-        self.assertEqual(1, len(self.sent()))
+        self.assertEqual(1, len(self.sent))
 
 
 class TestStalledMigrationLimits(StalledMigrationsTestCase):
@@ -1137,12 +1205,12 @@ class TestStalledMigrationLimits(StalledMigrationsTestCase):
     def test_migrations_of_a_run_are_limited(self):
         for _ in range(3):
             self.accept(ask=False, status=server_moves.FINISHED)
-        self.stalled = self.make_stalled(moves_max=2)
+        stalled = self.make_stalled(moves_max=2)
 
-        self.run_late()
-        self.assertEqual(2, len(self.sent()))
-        self.stalled.run()
-        self.assertEqual(1, len(self.sent()))
+        self.run_late(stalled)
+        self.assertEqual(2, len(self.sent))
+        stalled.run()
+        self.assertEqual(3, len(self.sent))
 
     def test_late_claims_are_searched_until_the_deadline(self):
         for seconds, places in (

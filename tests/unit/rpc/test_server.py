@@ -74,6 +74,15 @@ class TestServer(base.RPCTestCase):
         self.assertEqual('NoSuchMethod', error.exc_type)
         self.assertTrue(self.endpoint.received.empty())
 
+    def test_unknown_method_is_answered_with_an_error(self):
+        self.serve(self.endpoint)
+
+        error = self.assertRaises(
+            oslo_messaging.RemoteError,
+            self.client.call, self.context, 'nonsense')
+
+        self.assertEqual('NoSuchMethod', error.exc_type)
+
     def test_expected_error_is_logged_without_a_traceback(self):
         self.serve(self.endpoint)
 
@@ -741,6 +750,13 @@ class TestRemoteErrors(base.RPCTestCase):
             self.assertEqual({'reason': REASON, 'code': 500}, got.kwargs)
             self.assertEqual(error.format_message(), got.format_message())
 
+    def test_caller_of_nova_gets_the_reason(self):
+        got = self.answer(wrong_field(), 'nova', 'nova.exception')
+
+        self.assertIsInstance(got, NoValidHost)
+        self.assertIn('spec_obj.flavor: expected a Flavor',
+                      got.kwargs['reason'])
+
     def test_caller_of_the_project_gets_errors_of_the_project(self):
         for kind in (exception.NoValidHost, exception.MaxRetriesExceeded):
             got = self.answer(
@@ -765,6 +781,15 @@ class TestRemoteErrors(base.RPCTestCase):
             self.assertIsInstance(got, oslo_messaging.RemoteError)
             self.assertEqual(name, got.exc_type)
             self.assertIn(error.format_message(), got.value)
+
+    def test_counts_and_reasons_are_in_both_forms(self):
+        for form, module in (('nova', 'nova.exception'),
+                             ('cellsched', 'cellsched.exception')):
+            got = self.answer(no_host(), form, module)
+
+            self.assertEqual(
+                f'No valid host was found. {REASON}', got.format_message())
+            self.assertNotIn('Traceback', self.logs.output)
 
 
 class Busy:
