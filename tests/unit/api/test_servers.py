@@ -301,6 +301,21 @@ class TestCreate(ServersTestCase):
             self.assertEqual('availability_zone', error.field)
         self.assertEqual([0, 0, 0], self.written())
 
+    def test_request_with_a_duplicate_uuid_writes_no_row(self):
+        twice = servers.Servers(
+            authorization.LocalOperator(), self.database, self.targets, None,
+            lambda: self.conductor, lambda: self.compute, self.claims,
+            self.clock,
+            noop.NoopQuotaDriver(projects.options(), self.clock),
+            validation.ServerBounds(10, 5, frozenset),
+            new_uuid=lambda: '11111111-1111-4111-8111-111111111111')
+
+        self.assertRaises(exception.ConstraintViolated, twice.create,
+                          self.context, 'web', 'small', min_count=2)
+
+        self.assertEqual([0, 0, 0], self.written())
+        self.assertEqual([], self.conductor.sent)
+
 
 class TestGetAndList(ServersTestCase):
 
@@ -555,6 +570,20 @@ class TestDelete(ServersTestCase):
                 self.assertIn(word, line)
             self.assertNotIn('s3cret', line)
 
+    def test_repeated_deletion_repeats_the_lost_message_to_the_host(self):
+        self.put_on_host()
+        transport = self.targets.target_cell(
+            self.context, self.cell).cell.transport
+        client = self.compute.get(transport)
+        client.failure = oslo_messaging.MessageDeliveryFailure('away')
+        self.delete()
+
+        client.failure = None
+        self.delete()
+
+        self.assertEqual([('terminate_instance', 'h1', self.uuid)],
+                         self.sent())
+
     def test_server_in_cell0(self):
         self.put(self.uuid, self.cells.cell0(), vm_state='error')
 
@@ -572,6 +601,13 @@ class TestDelete(ServersTestCase):
                          self.servers.get(self.context, self.uuid).status)
         self.servers.delete(context.admin(), self.uuid)
         self.assertIsGone()
+
+    def test_deleted_server_gets_no_cell(self):
+        self.delete()
+
+        self.assertEqual(set(), self.write(
+            self.database, instance_mappings.decide, [self.uuid],
+            self.cell.id, samples.NOW))
 
 
 class TestFlavorOfServer(ServersTestCase):

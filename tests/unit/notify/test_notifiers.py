@@ -18,7 +18,6 @@ from tests.unit.notify import wire
 NONE, NEW, SPAWNING = (
     (None, None), ('building', 'scheduling'), ('building', 'spawning'))
 
-
 METHODS = ('build_instances', 'migrate_server', 'rebuild_server')
 
 
@@ -103,6 +102,15 @@ class TestTaskNotifier(TestCase):
             self.assertEqual(expected, [
                 (each['state'], each['new_task_state']) for each in states])
 
+    def test_token_of_the_context_is_not_sent(self):
+        listener = self.listen(base.LEGACY)
+
+        self.notifier().deleted(self.context, 'start', wire.instance())
+
+        sent, _ = listener.next()
+        self.assertEqual(self.context.request_id, sent['request_id'])
+        self.assertNotIn('t0ken', json.dumps(sent))
+
     def test_task_without_a_user_has_no_request_id(self):
         listener = self.listen(base.VERSIONED)
 
@@ -138,6 +146,13 @@ class TestUnsent(TestCase):
 
         self.assertEqual(len(METHODS) + 3, len(self.warnings()))
         self.assertNotIn('Traceback', self.logs.output)
+
+    def test_error_for_an_unknown_driver_lists_drivers(self):
+        self.conf.set_override('driver', ['mesaging'], base.GROUP)
+
+        error = self.assertRaises(exception.PluginNotFound, self.notifier)
+
+        self.assertIn('messagingv2', str(error))
 
 
 class TestNotifier(base.SchedulerTestCase):

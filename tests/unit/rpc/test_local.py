@@ -41,6 +41,12 @@ class Endpoint(base.Recorder):
 
 class TestMessages(base.LocalTestCase):
 
+    def test_call_returns_the_result_of_the_server(self):
+        self.start(Endpoint())
+
+        self.assertEqual([1, {'a': None}], self.client().call(
+            {}, 'echo', value=[1, {'a': None}]))
+
     def test_every_json_value_arrives_unchanged(self):
         self.start(Endpoint())
         client = self.client()
@@ -371,6 +377,11 @@ class TestWaiting(base.LocalTestCase):
 
         self.assertIn('ask', str(error))
         self.assertIn('topic', str(error))
+
+    def test_unanswered_call_times_out(self):
+        self.late()
+
+        self.assertGivesUp(timeout=0.01)
 
     def test_late_reply_is_dropped(self):
         taken = []
