@@ -54,9 +54,9 @@ _ONE_S = 3.0
 
 _NO_OWNER = '00000000-0000-0000-0000-000000000000'
 
-#: Number of concurrent writes of claims by a process, and of releases. Those
-#: on the same provider conflict; without an answer to one, others go on.
-_AT_ONCE = 2
+#: Seconds that calls of a process wait for the write before them. Concurrent
+#: writes on the same provider conflict, but one may have no answer.
+_TURN_S = 3.0
 
 _Outcome = TypeVar('_Outcome')
 _Call = TypeVar('_Call')
@@ -122,12 +122,11 @@ class PlacementClaims(base.ClaimStore):
     write without a guard, as Nova does, may still exceed it.
 
     Claims of several calls are one request to Placement, and so are releases.
-    A process sends two of each at a time. A write without an answer is
-    resolved before this process changes the same consumers again: it was
-    executed, or never will be. If it cannot be resolved within ``[placement]
-    retry_timeout``, a suspended Placement may execute it later, until its
-    guard is used again. Calls for other consumers do not wait for one such
-    write.
+    A process sends one of each at a time; a call that has waited for three
+    seconds is sent alone. A write without an answer is resolved before this
+    process changes the same consumers again: it was executed, or never will
+    be. If it cannot be resolved within ``[placement] retry_timeout``, a
+    suspended Placement may execute it later, until its guard is used again.
 
     The generations of all providers are read to find those that changed. A
     DELETE of allocations, as Nova does at the end of a server, changes no
@@ -258,9 +257,13 @@ class PlacementClaims(base.ClaimStore):
         """Claim for requests, and for those of waiting threads."""
         consumers = {name for each in requests if each.outcome is None
                      for name in each.consumers}
-        if consumers:
-            with self._alone(consumers):
-                self._do_in_turn(self._claiming, requests)
+        if not consumers:
+            return
+        with self._alone(consumers):
+            try:
+                self._claiming.do(requests)
+            except exception.ServiceBusy:
+                self._claim_together([requests])
 
     def _claim_together(self, calls: Sequence[Sequence[RequestClaim]]) -> None:
         requests = [*itertools.chain.from_iterable(calls)]
@@ -282,7 +285,7 @@ class PlacementClaims(base.ClaimStore):
         self, work: Callable[[Sequence[_Call]], None]
     ) -> batching.GroupCommit[_Call]:
         return batching.GroupCommit(
-            work, _AT_ONCE, self._clock.lock, self._retry_timeout_s)
+            work, make_lock=self._clock.lock, turn_s=_TURN_S)
 
     def _batch(self, requests: Sequence[RequestClaim]) -> BatchClaim:
         return BatchClaim(self._server, self._guards, self._empty(), requests,
@@ -292,7 +295,10 @@ class PlacementClaims(base.ClaimStore):
         call = _ReleaseCall(
             [each for each in consumers if messages.UUID.fullmatch(each)])
         with self._alone(call.consumers):
-            self._do_in_turn(self._releasing, call)
+            try:
+                self._releasing.do(call)
+            except exception.ServiceBusy:
+                self._release_together([call])
         if call.error is not None:
             raise call.error
 
@@ -304,15 +310,6 @@ class PlacementClaims(base.ClaimStore):
         except exception.DatabaseUnreachable as exc:
             for call in calls:
                 call.error = exception.copy_of(exc)
-
-    def _do_in_turn(
-        self, group: batching.GroupCommit[_Call], call: _Call
-    ) -> None:
-        try:
-            group.do(call)
-        except exception.ServiceBusy:
-            raise self._unreachable(
-                'other calls of this process wait for an answer') from None
 
     def transfer(self, source: str, target: str) -> bool:
         validation.check_transfer(source, target)
