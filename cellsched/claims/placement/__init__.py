@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import contextlib
 import dataclasses
-import itertools
 import logging
 from random import Random
 import threading
@@ -59,7 +58,6 @@ _NO_OWNER = '00000000-0000-0000-0000-000000000000'
 _TURN_S = 3.0
 
 _Outcome = TypeVar('_Outcome')
-_Call = TypeVar('_Call')
 
 _OPTS = [
     cfg.FloatOpt('retry_timeout', default=30, min=0, help="""
@@ -102,11 +100,36 @@ same name.
 
 
 @dataclasses.dataclass(eq=False)
-class _ReleaseCall:
-    """The consumers of one call of release, and its error."""
+class _Call:
+    """A call, for which another thread may write.
+
+    :ivar is_begun: whether a thread writes for it, or has written
+    """
+
+    is_begun: bool = dataclasses.field(default=False, init=False)
+
+
+@dataclasses.dataclass(eq=False)
+class _ClaimCall(_Call):
+    """The requests of a call that claims."""
+
+    requests: Sequence[RequestClaim]
+
+
+@dataclasses.dataclass(eq=False)
+class _ReleaseCall(_Call):
+    """The consumers of a call that releases, and its error."""
 
     consumers: list[str]
     error: exception.DatabaseUnreachable | None = None
+
+
+_Joined = TypeVar('_Joined', bound=_Call)
+
+
+def _begin(calls: Iterable[_Call]) -> None:
+    for each in calls:
+        each.is_begun = True
 
 
 class PlacementClaims(base.ClaimStore):
@@ -162,10 +185,10 @@ class PlacementClaims(base.ClaimStore):
         self._retry_timeout_s = retry_timeout_s
         self._server = server.PlacementServer(client)
         self._locks = locks or ContentionLock(clock)
-        self._claiming: batching.GroupCommit[Sequence[RequestClaim]] = (
-            self._group(self._claim_together))
-        self._releasing: batching.GroupCommit[_ReleaseCall] = (
-            self._group(self._release_together))
+        self._claiming = batching.GroupCommit(
+            self._claim_together, make_lock=clock.lock, turn_s=_TURN_S)
+        self._releasing = batching.GroupCommit(
+            self._release_together, make_lock=clock.lock, turn_s=_TURN_S)
         self._guards = Guards(
             self._server, owners, clock, random, guards, retry_timeout_s,
             self._locks)
@@ -260,13 +283,12 @@ class PlacementClaims(base.ClaimStore):
         if not consumers:
             return
         with self._alone(consumers):
-            try:
-                self._claiming.do(requests)
-            except exception.ServiceBusy:
-                self._claim_together([requests])
+            self._do_in_turn(
+                self._claiming, self._claim_together, _ClaimCall(requests))
 
-    def _claim_together(self, calls: Sequence[Sequence[RequestClaim]]) -> None:
-        requests = [*itertools.chain.from_iterable(calls)]
+    def _claim_together(self, calls: Sequence[_ClaimCall]) -> None:
+        _begin(calls)
+        requests = [each for call in calls for each in call.requests]
         try:
             self._guarded(self._batch(requests))
         except exception.DatabaseUnreachable as exc:
@@ -281,11 +303,22 @@ class PlacementClaims(base.ClaimStore):
                 except exception.DatabaseUnreachable as exc:
                     each.outcome = exc
 
-    def _group(
-        self, work: Callable[[Sequence[_Call]], None]
-    ) -> batching.GroupCommit[_Call]:
-        return batching.GroupCommit(
-            work, make_lock=self._clock.lock, turn_s=_TURN_S)
+    def _do_in_turn(
+        self, group: batching.GroupCommit[_Joined],
+        work: Callable[[Sequence[_Joined]], None], call: _Joined,
+    ) -> None:
+        """Write for a call, with those of other threads if possible.
+
+        :raises cellsched.exception.DatabaseUnreachable: another thread writes
+            for this call, and has not ended for ``batching.WORK_S``
+        """
+        try:
+            group.do(call)
+        except exception.ServiceBusy:
+            if call.is_begun:
+                raise self._unreachable(
+                    'another thread waits for an answer') from None
+            work([call])
 
     def _batch(self, requests: Sequence[RequestClaim]) -> BatchClaim:
         return BatchClaim(self._server, self._guards, self._empty(), requests,
@@ -295,14 +328,12 @@ class PlacementClaims(base.ClaimStore):
         call = _ReleaseCall(
             [each for each in consumers if messages.UUID.fullmatch(each)])
         with self._alone(call.consumers):
-            try:
-                self._releasing.do(call)
-            except exception.ServiceBusy:
-                self._release_together([call])
+            self._do_in_turn(self._releasing, self._release_together, call)
         if call.error is not None:
             raise call.error
 
     def _release_together(self, calls: Sequence[_ReleaseCall]) -> None:
+        _begin(calls)
         try:
             self._change(Release(
                 self._server, self._guards, self._owners,

@@ -164,6 +164,30 @@ class TestRequestsTogether(base.TestCase):
     def request(self, amount=1):
         return [[claims.Claim(str(uuid.uuid4()), PROVIDER, {'VCPU': amount})]]
 
+    def busy(self, is_begun):
+        """Let each claim wait too long for the writes of other threads."""
+        def do(call):
+            call.is_begun = is_begun
+            raise exception.ServiceBusy(waiting=1)
+
+        self.store._claiming.do = do
+        self.client.requests = []
+
+    def test_late_call_is_sent_alone(self):
+        self.busy(is_begun=False)
+
+        [outcome] = self.store.claim_each([self.request()])
+
+        self.assertEqual((0, 1), (outcome.chosen, outcome.new))
+
+    def test_call_in_progress_is_not_sent_twice(self):
+        self.busy(is_begun=True)
+
+        self.assertRaises(exception.DatabaseUnreachable,
+                          self.store.claim_each, [self.request()])
+
+        self.assertEqual([], self.client.requests)
+
     def test_rejected_request_fails_alone(self):
         send, requests = self.client.send, [self.request() for _ in range(3)]
         rejected = requests[1][0][0].consumer
