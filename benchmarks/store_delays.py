@@ -15,6 +15,7 @@ of ``exactness.py``, which are measured with real schedulers.
 import argparse
 import contextlib
 import datetime
+import functools
 import json
 import os
 import pathlib
@@ -48,6 +49,7 @@ from stores import base  # noqa: E402
 from cellsched.claims import coordination  # noqa: E402
 from cellsched import clock  # noqa: E402
 from cellsched import context  # noqa: E402
+from cellsched.db import session  # noqa: E402
 from cellsched.scheduler.drivers import filter_scheduler  # noqa: E402
 from cellsched.simulator.capacity import stores as models  # noqa: E402
 
@@ -297,10 +299,12 @@ def scheduler(count):
 
 
 def lock_ms(count):
-    """Return the CPU time of a lock of a contended provider, by a file."""
-    with tempfile.TemporaryDirectory() as directory:
+    """Return the CPU time of a lock of a contended provider."""
+    with stores.kind('postgresql').served() as address:
+        database = session.Database(
+            address['url'], 'coordination', clock=clock.Clock())
         locks = coordination.ContentionLock(
-            clock.Clock(), f'file://{directory}',
+            clock.Clock(), functools.partial(database.lock, 'claims'),
             lambda function: threading.Thread(target=function).start())
         locks.note_conflict(['p'])
 

@@ -3,7 +3,8 @@
 
 Concurrent writes of one provider make each other repeat. The lock saves these
 repetitions, and nothing depends on it: a store is as exact without it. All
-contended providers have one lock, because most writes are of several.
+contended providers have one lock, because most writes are of several. It is a
+lock of a database, which all processes have in common.
 """
 
 from collections.abc import Callable
@@ -13,15 +14,14 @@ import contextlib
 import functools
 import threading
 from typing import Any
-from urllib import parse
 
 from oslo_config import cfg
 from oslo_log import log
-from oslo_utils import uuidutils
 
 from cellsched.clock import Clock
+from cellsched.db import session
+from cellsched import exception
 from cellsched.observability.conditions import Conditions
-from cellsched import urls
 
 LOG = log.getLogger(__name__)
 
@@ -43,49 +43,38 @@ _WAITED_S = 0.01
 #: Seconds after which it is released although its write has not ended.
 _HELD_S = 60.0
 
-#: Seconds without a lock after the backend has failed.
+#: Seconds without a lock after its database has failed.
 _PAUSE_S = 60.0
 
 #: The name of the lock, and the number of remembered providers.
-_NAME = b'cellsched-claims'
+_NAME = 'claims'
 _REMEMBERED_MAX = 10000
 
-#: The schemes of backends that wait for the lock themselves, and the argument
-#: with which they do.
-_WAITING: dict[str, bool | float] = {'postgresql': True, 'mysql': WAIT_S}
+_FAILING = ('The lock between processes fails, and writers of one provider do '
+            'not wait for each other')
 
-#: Bounds, in seconds, on the pause between two attempts at other backends.
-_FIRST_S, _MOST_S = 0.002, 0.05
+#: Holds the lock; the argument is the number of seconds to wait for it.
+#: ``DatabaseBusy`` is raised if it is not free by then.
+Acquire = Callable[[float], contextlib.AbstractContextManager[object]]
 
 
-def backend_url(conf: cfg.ConfigOpts) -> str:
-    """Return the URL of the backend of tooz; empty if there is none.
+def lock_of(
+    conf: cfg.ConfigOpts, databases: session.Databases
+) -> Acquire | None:
+    """Return the configured lock; None if there is none.
 
-    By default it is that of the API database: named locks of MySQL and
-    MariaDB, or files beside a file of SQLite. PostgreSQL has none by default,
-    because the driver of tooz is deprecated and needs psycopg2.
+    An SQLite database in memory has none.
+
+    :raises cellsched.exception.ConfigurationInvalid: the URL is invalid
     """
-    url: str = conf.coordination.backend_url
-    if url is not None:
-        return url
-    scheme, _, rest = (conf.api_database.connection or '').partition('://')
-    dialect = scheme.partition('+')[0].replace('mariadb', 'mysql')
-    rest = rest.partition('?')[0]
-    if dialect == 'sqlite':
-        path = rest[1:]
-        return f'file://{path}.locks' if path.startswith('/') else ''
-    return f'{dialect}://{rest}' if dialect == 'mysql' else ''
-
-
-def _coordinator(backend_url: str) -> Any:
-    """Return a coordinator of tooz that is started."""
-    # Few processes need the library, and to import it takes CPU.
-    from tooz import coordination
-
-    coordinator = coordination.get_coordinator(
-        backend_url, uuidutils.generate_uuid().encode())
-    coordinator.start(start_heart=True)
-    return coordinator
+    url = conf.coordination.connection
+    if url is None:
+        url = conf.api_database.connection
+    if not url or url == 'sqlite://':
+        return None
+    database = databases.get(
+        url, 'coordination', session.engine_options(conf, 'api_database'))
+    return functools.partial(database.lock, _NAME)
 
 
 class _Use:
@@ -111,23 +100,18 @@ class ContentionLock:
     ``WAIT_S``; then the caller goes on without it, and so does every later
     one until the lock is free.
 
-    :param backend_url: URL of a backend of tooz; empty for no lock, so that
-        only conflicts are remembered
-    :param start: runs a function in a new daemon thread
-    :param connect: returns the started coordinator of a URL
+    :param acquire: see :data:`Acquire`; None for no lock, so that only
+        conflicts are remembered
+    :param start: runs a function in a new thread; required with ``acquire``
     """
 
     def __init__(
-        self, clock: Clock, backend_url: str = '',
-        start: Callable[[Callable[[], None]], None] | None = None,
-        connect: Callable[[str], Any] = _coordinator,
+        self, clock: Clock, acquire: Acquire | None = None,
+        start: Callable[[Callable[[], None]], Any] | None = None,
     ) -> None:
         self._clock = clock
-        self._url = backend_url
-        self._start = start
-        self._connect = connect
-        self._blocking = _WAITING.get(
-            parse.urlsplit(backend_url).scheme.partition('+')[0])
+        self._acquire_in_database = acquire
+        self._start = start if acquire is not None else None
         #: By provider, until when it counts as contended.
         self._contended: dict[str, float] = {}
         #: The latest of these times.
@@ -136,19 +120,13 @@ class ContentionLock:
         #: The mean duration of writes.
         self._write_s = 0.0
         self._use: _Use | None = None
-        self._connecting = clock.lock()
-        self._coordinator: Any = None
         self._paused_until = 0.0
         self._conditions = Conditions(LOG, clock.monotonic)
-        self._failing = (
-            f'The backend {urls.mask(backend_url)} of [coordination] '
-            'backend_url fails, and writers of one provider do not wait for '
-            'each other')
 
     @property
     def is_enabled(self) -> bool:
-        """True if there is a backend."""
-        return self._start is not None and bool(self._url)
+        """True if processes have a lock."""
+        return self._start is not None
 
     def note_conflict(self, providers: Iterable[str]) -> None:
         """Remember that other writers disturbed a write of providers."""
@@ -226,50 +204,22 @@ class ContentionLock:
 
     def _hold(self, use: _Use) -> None:
         """Acquire the lock, and release it after its use."""
+        assert self._acquire_in_database is not None
         try:
-            lock = self._await(use)
-            if lock is not None:
-                use.answered.set()
-                self._conditions.end(self._failing)
-                use.done.wait(_HELD_S)
-                lock.release()
-        except Exception as exc:
-            # The errors of the backends' libraries have no common base.
-            self._fail(exc)
+            while not use.done.is_set():
+                with (contextlib.suppress(exception.DatabaseBusy),
+                      self._acquire_in_database(max(
+                          use.until - self._clock.monotonic(), WAIT_S))):
+                    use.answered.set()
+                    self._conditions.end(_FAILING)
+                    use.done.wait(_HELD_S)
+                    break
+        except exception.CellschedException as exc:
+            with self._lock:
+                self._paused_until = self._clock.monotonic() + _PAUSE_S
+            self._conditions.occur(_FAILING, exc)
         finally:
             with self._lock:
                 self._use = None
             use.answered.set()
             use.ended.set()
-
-    def _await(self, use: _Use) -> Any:
-        """Return the lock, acquired; None if it is not needed."""
-        # A dependency of tooz, imported late as tooz itself.
-        import tenacity
-
-        coordinator, pause_s = self._connected(), _FIRST_S
-        while not use.done.is_set():
-            # A lock that was not free is not used again: some count attempts.
-            lock = coordinator.get_lock(_NAME)
-            try:
-                if lock.acquire(blocking=self._blocking or False):
-                    return lock
-            except tenacity.RetryError:
-                # It was not free in time.
-                continue
-            self._clock.sleep(pause_s)
-            pause_s = min(1.5 * pause_s, _MOST_S)
-        return None
-
-    def _connected(self) -> Any:
-        with self._connecting:
-            if self._coordinator is None:
-                self._coordinator = self._connect(self._url)
-            return self._coordinator
-
-    def _fail(self, error: Exception) -> None:
-        """Do without the lock for some time."""
-        with self._lock:
-            self._paused_until = self._clock.monotonic() + _PAUSE_S
-            self._coordinator = None
-        self._conditions.occur(self._failing, error)

@@ -56,20 +56,18 @@ Possible values:
 ]
 
 COORDINATION_GROUP = cfg.OptGroup(
-    'coordination', title='Locks between processes')
+    'coordination', title='Lock between processes')
 
 COORDINATION_OPTS = [
-    cfg.StrOpt('backend_url', secret=True, help="""
-URL of the backend of tooz that has the locks between processes.
+    cfg.StrOpt('connection', secret=True, help="""
+SQLAlchemy URL of the database with the lock between processes.
 
 Processes whose claims on the same host disturb each other in etcd, Cassandra
 or Placement wait for each other before they write. This saves work only:
-without an answer of the backend, or after a second, they write without the
+without an answer of the database, or after a second, they write without the
 lock.
 
-By default it is the database of ``[api_database] connection``: named locks of
-MySQL and MariaDB, or files beside a file of SQLite. With PostgreSQL there are
-no locks by default. Another backend is, for example,
-``etcd3+http://HOST:PORT``. An empty value turns the locks off.
+By default it is the database of ``[api_database] connection``. An empty value
+turns the lock off.
 """),
 ]

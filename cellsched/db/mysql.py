@@ -53,6 +53,12 @@ _LOCK = "concat('cellsched-', sha1(database()))"
 _TAKE_LOCK = sa.text(f'SELECT get_lock({_LOCK}, 0)')
 _LOCK_HOLDER = sa.text(f'SELECT is_used_lock({_LOCK})')
 
+#: The name of another lock of a server, for one database.
+_NAMED_LOCK = "concat(:name, ' ', sha1(database()))"
+
+_AWAIT_LOCK = sa.text(f'SELECT get_lock({_NAMED_LOCK}, :wait_s)')
+_RELEASE_LOCK = sa.text(f'SELECT release_lock({_NAMED_LOCK})')
+
 #: Session variables, by name, and the options of oslo.db that set them.
 VARIABLES = {'sql_mode': 'mysql_sql_mode',
              'wsrep_sync_wait': 'mysql_wsrep_sync_wait'}
@@ -202,6 +208,17 @@ def take_lock(connection: sa.Connection) -> bool:
 def lock_holder(connection: sa.Connection) -> int | None:
     """Return the number of the connection with the lock of the database."""
     return connection.scalar(_LOCK_HOLDER)
+
+
+def await_lock(connection: sa.Connection, name: str, wait_s: float) -> bool:
+    """Return whether the connection holds a lock of the database in time."""
+    return bool(connection.scalar(
+        _AWAIT_LOCK, {'name': name, 'wait_s': math.ceil(wait_s)}))
+
+
+def release_lock(connection: sa.Connection, name: str) -> None:
+    """Release a lock that the connection holds."""
+    connection.execute(_RELEASE_LOCK, {'name': name})
 
 
 def _collation(dialect: Any) -> str:

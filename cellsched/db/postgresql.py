@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 import functools
 from typing import Any
+import zlib
 
 from oslo_log import log
 import sqlalchemy as sa
@@ -34,6 +35,9 @@ _LOCK = 2_017_030_817
 _SEE_COMMITS = sa.text('SET TRANSACTION ISOLATION LEVEL READ COMMITTED')
 
 _TAKE_LOCK = sa.select(sa.func.pg_try_advisory_xact_lock(_LOCK))
+
+_LIMIT_WAIT = sa.text("SELECT set_config('lock_timeout', :wait_ms, true)")
+_AWAIT_LOCK = sa.text('SELECT pg_advisory_xact_lock(:key)')
 
 _LOCK_HOLDER = sa.text(
     'SELECT pid FROM pg_locks JOIN pg_database ON oid = database '
@@ -174,3 +178,17 @@ def take_lock(connection: sa.Connection) -> bool:
 def lock_holder(connection: sa.Connection) -> int | None:
     """Return the process of the session with the lock of the database."""
     return connection.scalar(_LOCK_HOLDER)
+
+
+def await_lock(connection: sa.Connection, name: str, wait_s: float) -> bool:
+    """Hold a lock of the database until the end of the transaction.
+
+    The server's error of a lock timeout is raised if it is not free in time.
+    """
+    connection.execute(_LIMIT_WAIT, {'wait_ms': str(round(1000 * wait_s))})
+    connection.execute(_AWAIT_LOCK, {'key': zlib.crc32(name.encode())})
+    return True
+
+
+def release_lock(connection: sa.Connection, name: str) -> None:
+    """Do nothing: the lock is released by the end of the transaction."""

@@ -29,6 +29,7 @@ from cellsched.clock import Clock
 from cellsched.db import engines
 from cellsched.db import errors
 from cellsched.db import mysql
+from cellsched.db import postgresql
 from cellsched.db import tokens
 from cellsched import exception
 from cellsched.observability.conditions import Conditions
@@ -40,6 +41,9 @@ _Result = TypeVar('_Result')
 
 #: Attempts of a transaction, if connections are lost or it has conflicts.
 ATTEMPTS_MAX = 3
+
+#: Seconds between two attempts at the file of a lock: the first, and the most.
+_FILE_LOCK = {'delay': 0.002, 'max_delay': 0.05}
 
 #: Options that configure engines.
 ENGINE_OPTIONS = (
@@ -271,6 +275,40 @@ class Database:
         :raises cellsched.exception.DatabaseUnreachable: it does not answer
         """
         return _Use(self, writes=False)
+
+    @contextlib.contextmanager
+    def lock(self, name: str, wait_s: float) -> Iterator[None]:
+        """Hold a lock, which other processes of the database can await.
+
+        Nodes of a Galera cluster do not share it. For SQLite it is a file
+        beside the database.
+
+        :param name: at most 20 characters
+        :raises cellsched.exception.DatabaseBusy: it was not free in time
+        :raises cellsched.exception.DatabaseUnreachable: it does not answer
+        """
+        busy = exception.DatabaseBusy(
+            schema=self.schema,
+            reason=f'the lock {name} was not free for {wait_s:.1f} s')
+        if self.url.startswith('sqlite'):
+            # Few processes need it, and to import it takes CPU.
+            from oslo_concurrency import lockutils
+
+            file = sa.make_url(self.url).database
+            lock = lockutils.external_lock(name, lock_path=f'{file}.locks')
+            if not lock.acquire(timeout=wait_s, **_FILE_LOCK):
+                raise busy
+            try:
+                yield
+            finally:
+                lock.release()
+            return
+        dialect = postgresql if self.is_postgresql else mysql
+        with self.writer() as connection:
+            if not dialect.await_lock(connection, name, wait_s):
+                raise busy
+            yield
+            dialect.release_lock(connection, name)
 
     def timestamp(self) -> float:
         """Return seconds since the epoch, by the clock of the database.

@@ -118,9 +118,9 @@ class AgentComponents:
 
     @functools.cached_property
     def locks(self) -> ContentionLock:
-        """Locks of contended providers between processes."""
+        """The lock of contended providers between processes."""
         return ContentionLock(
-            self.clock, coordination.backend_url(self.conf),
+            self.clock, coordination.lock_of(self.conf, self.databases),
             lambda function: threading.Thread(
                 target=function, daemon=True).start())
 

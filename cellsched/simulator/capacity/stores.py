@@ -445,19 +445,22 @@ class ServerClient:
         raise NotImplementedError
 
 
-class Coordinator:
-    """Gives locks between schedulers, in the place of tooz.
+@contextlib.contextmanager
+def database_lock(
+    server: StoreServer, spend: Spend, wait_s: float
+) -> Iterator[None]:
+    """Hold the lock between schedulers, as that of a database.
 
     :param spend: lets CPU time of the scheduler pass
     """
-
-    def __init__(self, server: StoreServer, spend: Spend) -> None:
-        self._server = server
-        self._spend = spend
-
-    def get_lock(self, name: bytes) -> SimulatedSemaphore:
-        self._spend(scheduler_times()['lock_ms'] / 1000)
-        return self._server.locks[name.decode()]
+    spend(scheduler_times()['lock_ms'] / 1000)
+    lock = server.locks['claims']
+    if not lock.acquire(timeout=wait_s):
+        raise exception.DatabaseBusy(schema='simulated', reason='held')
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 class EtcdClient(ServerClient):
@@ -582,8 +585,8 @@ def store_of(
     if kind in _CLIENTS:
         return servers.KINDS[kind].store(
             _CLIENTS[kind](server, spend), clock, random, locks=ContentionLock(
-                clock, 'simulated', start,
-                lambda _: Coordinator(server, spend)))
+                clock, functools.partial(database_lock, server, spend),
+                start))
     return _MODELS[kind](server, ledger, spend)
 
 

@@ -24,6 +24,7 @@ from typing import TypeVar
 from oslo_log import log
 
 from cellsched.claims import base
+from cellsched.claims.coordination import Acquire
 from cellsched.claims.coordination import ContentionLock
 from cellsched.claims import placement as placement_claims
 from cellsched.claims.placement.guards import Guards
@@ -412,7 +413,7 @@ class ClaimComponents:
 
 def make(
     client: Any, timeout_s: float, places: Places,
-    guards: int = 1, backend_url: str = '',
+    guards: int = 1, acquire: Acquire | None = None,
 ) -> ClaimComponents:
     """Return the components that claim in the Placement of Nova.
 
@@ -420,13 +421,13 @@ def make(
     :param timeout_s: seconds to retry while Placement does not answer
     :param places: returns the places of instances
     :param guards: number of guards for writes
-    :param backend_url: URL of the backend of tooz with the locks of providers
-        that several processes write; empty for no locks
+    :param acquire: holds the lock of providers that several processes write;
+        None for no lock
     """
     deadline = Deadline(timeout_s)
     locks = ContentionLock(
-        clock.Clock(), backend_url, lambda function: threading.Thread(
-            target=function, name='lock of a provider', daemon=True).start())
+        clock.Clock(), acquire, lambda function: threading.Thread(
+            target=function, name='claims lock', daemon=True).start())
     sender = report_client.ReportClient(client, deadline)
     allocations = Allocations(sender, deadline, guards, locks)
     store = placement_claims.PlacementClaims(

@@ -39,6 +39,7 @@ from cellsched.claims import coordination
 from cellsched.claims import listing
 from cellsched.clock import Clock
 from cellsched.conf import logging_setup
+from cellsched.db import session
 from cellsched import exception
 from cellsched.observability import metrics
 from cellsched.observability.metrics import Metrics
@@ -133,7 +134,8 @@ class ColumnSchedulerManager(SchedulerManager):
         self._claims = claims.make(
             self._client, CONF.cellsched.claim_timeout,
             self._hosts.places, CONF.cellsched.placement_guards,
-            coordination.backend_url(self._options.conf))
+            coordination.lock_of(
+                self._options.conf, session.Databases(Clock())))
         self._metrics: Metrics = Metrics()
         if self.listener is not None:
             self._metrics = PrometheusMetrics('scheduler', self.directory)

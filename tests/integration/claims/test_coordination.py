@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Locks of contended providers, in the databases that processes have."""
+"""The lock of contended providers, in the database of processes."""
 
 import threading
 
@@ -8,8 +8,10 @@ from oslo_config import cfg
 from cellsched.claims import coordination
 from cellsched import clock
 from cellsched.conf import opts
+from cellsched.db import session
 from tests.integration import base
 from tests.integration import mariadb
+from tests.integration import servers
 
 
 def start(function):
@@ -20,14 +22,17 @@ class LocksTestCase(base.TestCase):
 
     def setUp(self):
         super().setUp()
-        conf = cfg.ConfigOpts()
-        opts.register_opts(conf)
-        conf.set_override('connection', self.connection(), 'api_database')
-        self.url = coordination.backend_url(conf)
+        self.conf = cfg.ConfigOpts()
+        opts.register_opts(self.conf)
+        self.conf.set_override('connection', self.connection(), 'api_database')
 
     def make(self):
-        """Return the locks of a process that had a conflict."""
-        locks = coordination.ContentionLock(clock.Clock(), self.url, start)
+        """Return the lock of a process that had a conflict."""
+        databases = session.Databases(clock.Clock())
+        self.addCleanup(databases.close)
+        locks = coordination.ContentionLock(
+            clock.Clock(), coordination.lock_of(self.conf, databases),
+            start)
         locks.note_conflict(['p'])
         return locks
 
@@ -59,10 +64,28 @@ class LocksTestCase(base.TestCase):
         self.assertEqual(['without'] * 2, events[-2:])
 
 
+class TestSQLite(LocksTestCase):
+
+    def connection(self):
+        return f'sqlite:///{self.directory}/api'
+
+    def test_processes_wait_for_a_limited_time(self):
+        self.check()
+
+
 class TestMariaDB(LocksTestCase):
 
     def connection(self):
         return self.part_of(mariadb.MariaDB).url('api')
+
+    def test_processes_wait_for_a_limited_time(self):
+        self.check()
+
+
+class TestPostgreSQL(LocksTestCase):
+
+    def connection(self):
+        return self.part_of(servers.PostgreSQL).url('api')
 
     def test_processes_wait_for_a_limited_time(self):
         self.check()

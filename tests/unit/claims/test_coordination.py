@@ -1,22 +1,40 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lock of contended providers, with files."""
+"""The lock of contended providers."""
 
 import contextlib
+import functools
 import logging
 import threading
 
 from oslo_config import cfg
-from tooz import coordination as tooz
 
 from cellsched.claims import coordination
 from cellsched import clock
 from cellsched.conf import opts
+from cellsched.db import session
+from cellsched import exception
 from cellsched.testing import clock as fake_clock
 from tests.unit import base
 
 
 def start(function):
     threading.Thread(target=function, daemon=True).start()
+
+
+class SharedLock:
+    """A lock as of a database, for processes in one process."""
+
+    def __init__(self):
+        self.lock = threading.Lock()
+
+    @contextlib.contextmanager
+    def __call__(self, wait_s):
+        if not self.lock.acquire(timeout=wait_s):
+            raise exception.DatabaseBusy(schema='API', reason='held')
+        try:
+            yield
+        finally:
+            self.lock.release()
 
 
 class WaitingClock(fake_clock.FakeClock):
@@ -38,25 +56,18 @@ class TestContentionLock(base.TestCase):
 
     def setUp(self):
         super().setUp()
-        self.url = f'file://{self.temporary_directory()}'
+        self.shared = SharedLock()
 
-    def make(self, url=None, contended='p'):
-        """Return the locks of a process that had a conflict at a provider."""
+    def make(self, contended='p'):
+        """Return the lock of a process that had a conflict at a provider."""
         locks = coordination.ContentionLock(
-            clock.Clock(), self.url if url is None else url, start)
+            clock.Clock(), self.shared, start)
         locks.note_conflict([contended])
         return locks
 
     def is_free(self):
         """Return whether another process could hold the lock."""
-        other = tooz.get_coordinator(self.url, b'other')
-        other.start()
-        self.addCleanup(other.stop)
-        lock = other.get_lock(b'cellsched-claims')
-        free = lock.acquire(blocking=False)
-        if free:
-            lock.release()
-        return free
+        return not self.shared.lock.locked()
 
     def test_contended_provider_is_locked_until_the_write(self):
         self.patch(coordination, 'WAIT_S', 60.0)
@@ -65,12 +76,7 @@ class TestContentionLock(base.TestCase):
             with locks.held(['p', 'q']):
                 self.assertFalse(self.is_free())
         # The thread of the lock releases it soon.
-        waiting = tooz.get_coordinator(self.url, b'other')
-        waiting.start()
-        self.addCleanup(waiting.stop)
-        lock = waiting.get_lock(b'cellsched-claims')
-        self.assertTrue(lock.acquire(blocking=60.0))
-        lock.release()
+        self.assertTrue(self.shared.lock.acquire(timeout=60))
 
     def test_provider_without_a_conflict_has_no_lock(self):
         with self.make(contended='q').held(['p']):
@@ -79,7 +85,7 @@ class TestContentionLock(base.TestCase):
     def test_lock_held_elsewhere_is_awaited_once(self):
         waiting = WaitingClock()
         locks = coordination.ContentionLock(
-            waiting, self.url, start=lambda hold: None)
+            waiting, self.shared, start=lambda hold: None)
         locks.note_conflict(['p'])
         until = waiting.monotonic() + coordination.WAIT_S
 
@@ -94,10 +100,7 @@ class TestContentionLock(base.TestCase):
             locks._contended[provider] > locks._clock.monotonic() + seconds))
 
     def test_provider_with_an_awaited_lock_stays_contended(self):
-        holder = tooz.get_coordinator(self.url, b'holder')
-        holder.start()
-        self.addCleanup(holder.stop)
-        lock = holder.get_lock(b'cellsched-claims')
+        lock = self.shared.lock
         locks = self.make()
         self.patch(coordination, 'CONTENDED_S', 50.0)
         self.assertTrue(lock.acquire(blocking=False))
@@ -109,7 +112,7 @@ class TestContentionLock(base.TestCase):
 
     def test_lock_is_waited_for_as_long_as_thirty_writes_take(self):
         fake = fake_clock.FakeClock()
-        locks = coordination.ContentionLock(fake, self.url, start)
+        locks = coordination.ContentionLock(fake, self.shared, start)
         waits = []
         locks._acquire = lambda until: waits.append(
             until - fake.monotonic())
@@ -137,10 +140,7 @@ class TestContentionLock(base.TestCase):
             self.assertFalse(self.is_free())
 
     def test_second_caller_waits_as_long_as_the_first(self):
-        holder = tooz.get_coordinator(self.url, b'holder')
-        holder.start()
-        self.addCleanup(holder.stop)
-        lock = holder.get_lock(b'cellsched-claims')
+        lock = self.shared.lock
         self.patch(coordination, 'WAIT_S', 60.0)
         locks, written, seen = self.make(), [], threading.Event()
 
@@ -169,18 +169,22 @@ class TestContentionLock(base.TestCase):
         second.join()
         self.assertEqual([1, 1], written)
 
-    def test_failed_backend_is_not_awaited(self):
+    def test_failed_database_is_not_awaited(self):
         self.patch(coordination, 'WAIT_S', 60.0)
-        for url in 'nothing://x', 'postgresql://127.0.0.1:1/x':
-            with self.subTest(url=url), self.assertLogs(
-                    coordination.LOG.logger, logging.WARNING) as logged:
-                locks = self.make(url)
-                done = []
-                for _ in range(3):
-                    with locks.held(['p']):
-                        done.append(url)
-                self.assertEqual([url] * 3, done)
-                self.assertEqual(1, len(logged.output))
+        database = session.Databases(clock.Clock()).get(
+            'postgresql+psycopg://h:secret@127.0.0.1:1/x', 'coordination')
+        self.shared = functools.partial(database.lock, 'claims')
+        with self.assertLogs(
+                coordination.LOG.logger, logging.WARNING) as logged:
+            locks, written = self.make(), []
+            for number in range(3):
+                with locks.held(['p']):
+                    written.append(number)
+
+        self.assertEqual([0, 1, 2], written)
+        [line] = logged.output
+        self.assertIn('127.0.0.1', line)
+        self.assertNotIn('secret', line)
 
     def test_error_of_the_writer_releases_the_lock(self):
         self.patch(coordination, 'WAIT_S', 60.0)
@@ -191,26 +195,28 @@ class TestContentionLock(base.TestCase):
             self.assertFalse(self.is_free())
 
 
-class TestBackend(base.TestCase):
+class TestConfiguredLock(base.TestCase):
 
-    def url(self, connection='', backend=None):
+    def url(self, api='', connection=None):
+        """Return the URL of the database with the lock."""
         conf = cfg.ConfigOpts()
         opts.register_opts(conf)
-        conf.set_override('connection', connection, 'api_database')
-        conf.set_override('backend_url', backend, 'coordination')
-        return coordination.backend_url(conf)
+        conf.set_override('connection', api, 'api_database')
+        conf.set_override('connection', connection, 'coordination')
+        acquire = coordination.lock_of(
+            conf, session.Databases(clock.Clock()))
+        return acquire and acquire.func.__self__.url
 
-    def test_database_of_the_process_is_the_default(self):
-        for connection, expected in (
-                ('postgresql+psycopg://a:b@h:1/d?sslmode=x', ''),
-                ('mysql+pymysql://a:b@h/d', 'mysql://a:b@h/d'),
-                ('mariadb+pymysql://h/d', 'mysql://h/d'),
-                ('sqlite:////var/lib/x.db', 'file:///var/lib/x.db.locks'),
-                ('sqlite:///x.db', ''), ('sqlite://', ''), ('', ''),
-                ('oracle://h/d', '')):
-            self.assertEqual(expected, self.url(connection))
+    def test_api_database_is_the_default(self):
+        for url in ('postgresql+psycopg://a:b@h:1/d?sslmode=require',
+                    'mysql+pymysql://a:b@h/d', 'sqlite:////var/lib/x.db'):
+            self.assertEqual(url, self.url(url))
+
+    def test_memory_and_an_empty_url_have_no_lock(self):
+        for api, connection in (
+                ('sqlite://', None), ('', None), ('mysql+pymysql://h/d', '')):
+            self.assertIsNone(self.url(api, connection))
 
     def test_option_takes_precedence(self):
-        self.assertEqual('etcd3+http://h:1', self.url(
-            'mysql://h/d', 'etcd3+http://h:1'))
-        self.assertEqual('', self.url('mysql://h/d', ''))
+        url = 'mysql+pymysql://other/d'
+        self.assertEqual(url, self.url('mysql+pymysql://h/d', url))

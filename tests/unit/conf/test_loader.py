@@ -338,11 +338,11 @@ class TestEmptyValues(LoadingTestCase):
 
     def test_empty_text_and_list_are_values(self):
         conf = self.load(
-            '[coordination]\nbackend_url =\n[database]\nmysql_sql_mode =\n'
+            '[coordination]\nconnection =\n[database]\nmysql_sql_mode =\n'
             '[filter_scheduler]\nweight_classes =\n')
 
         self.assertEqual(('', '', []), (
-            conf.coordination.backend_url, conf.database.mysql_sql_mode,
+            conf.coordination.connection, conf.database.mysql_sql_mode,
             conf.filter_scheduler.weight_classes))
 
 
