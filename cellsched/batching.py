@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 from concurrent import futures
+import contextlib
 import dataclasses
 import functools
 import itertools
@@ -63,19 +64,25 @@ class GroupCommit(Generic[_Item]):
     :param make_lock: makes the locks on which threads wait, as
         :class:`threading.Lock` does
     :param turn_s: seconds that an item waits for the work before it
+    :param enter: makes the context of the work, and may wait for a limited
+        time. Items that arrive until it is entered are in the batch
     """
 
     def __init__(
         self, work: Callable[[Sequence[_Item]], None], at_once: int = 1,
         make_lock: Callable[[], Any] = threading.Lock,
         turn_s: float = TURN_S,
+        enter: Callable[[], contextlib.AbstractContextManager[object]] = (
+            contextlib.nullcontext),
     ) -> None:
         self._turn_s = turn_s
+        self._enter = enter
         self._work = work
         self._at_once = at_once
         self._make_lock = make_lock
         self._lock = threading.Lock()
-        self._working = 0
+        #: Threads that work, and those of them that have their batch.
+        self._working = self._begun = 0
         self._waiting: list[_Turn[_Item]] = []
         #: Whether the last batch had several items.
         self._shared = False
@@ -97,19 +104,28 @@ class GroupCommit(Generic[_Item]):
             else:
                 turn.woken.acquire()
                 self._waiting.append(turn)
-        if not turn.woken.acquire(
+        while not turn.woken.acquire(
                 timeout=self._turn_s if turn_s is None else turn_s):
-            self._withdraw(turn)
+            # A work that waits for its context will have this item, too.
+            if self._begun:
+                self._withdraw(turn)
+                break
         if turn.works:
             if self._shared:
                 # Yield, so that items of other runnable threads join the
                 # batch. Under load this also waits for other processes.
                 os.sched_yield()
-            with self._lock:
-                batch, self._waiting = [turn, *self._waiting], []
-                self._shared = len(batch) > 1
+            batch = [turn]
             try:
-                self._do_all(batch)
+                with self._enter():
+                    with self._lock:
+                        self._begun += 1
+                        batch += self._waiting
+                        self._waiting = []
+                        self._shared = len(batch) > 1
+                    self._do_all(batch)
+                    with self._lock:
+                        self._begun -= 1
             finally:
                 self._leave()
                 for each in batch[1:]:

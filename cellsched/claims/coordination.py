@@ -141,33 +141,34 @@ class ContentionLock:
         return (self._contended.get(provider, 0.0)
                 > self._clock.monotonic())
 
+    @property
+    def is_used(self) -> bool:
+        """True if a thread of this process holds the lock, or waits for it."""
+        return self._use is not None
+
+    @property
+    def is_shared(self) -> bool:
+        """True if another process wrote a provider a short time ago."""
+        return self.is_enabled and self._any_until > self._clock.monotonic()
+
     @contextlib.contextmanager
-    def held(
-        self, providers: Iterable[str], eager: bool = False
-    ) -> Iterator[bool]:
+    def held(self, providers: Iterable[str] | None = None) -> Iterator[None]:
         """Hold the lock for contended providers, if it is free in time.
 
-        Yields whether there are any: other processes write them, too.
-
-        :param eager: whether a conflict at any provider makes all of them
-            contended, because it takes much longer than the lock
+        :param providers: None for all: a conflict at any provider counts
         """
-        if not self.is_enabled:
-            yield False
+        contended = [*filter(self.is_contended, providers or ())]
+        if not (contended or providers is None) or not self.is_shared:
+            yield
             return
         began = self._clock.monotonic()
-        contended = [each for each in providers if self.is_contended(each)
-                     or eager and self._any_until > began]
-        if not contended:
-            yield False
-            return
         use = self._acquire(began + max(WAIT_S, min(
             _WRITES * self._write_s, _WAIT_MOST_S)))
         acquired = self._clock.monotonic()
         try:
             if acquired - began > _WAITED_S:
                 self.note_conflict(contended)
-            yield True
+            yield
         finally:
             self._learn(acquired)
             if use is not None:

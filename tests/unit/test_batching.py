@@ -2,6 +2,7 @@
 """Batching of the work of several threads."""
 
 from concurrent import futures
+import contextlib
 import threading
 from unittest import mock
 
@@ -46,6 +47,26 @@ class TestTogether(base.TestCase):
         self.assertEqual([None] * 4, self.race(self.work, [1, 2, 3, 4]))
 
         self.assertEqual([[1], [2, 3, 4]], self.batches)
+
+    def test_items_added_before_the_context_is_entered_are_in_the_batch(self):
+        @contextlib.contextmanager
+        def enter():
+            self.begun.set()
+            self.assertTrue(self.go_on.wait(600))
+            yield
+            self.batches.append('left')
+
+        self.jointly = batching.GroupCommit(
+            lambda items: self.batches.append(sorted(items)), turn_s=0.001,
+            enter=enter)
+        asked = [self.pool.submit(self.jointly.do, 1)]
+        self.assertTrue(self.begun.wait(600))
+        asked += [self.pool.submit(self.jointly.do, item) for item in (2, 3)]
+        self.wait_for(2)
+        self.go_on.set()
+
+        self.assertEqual([None] * 3, [each.exception(60) for each in asked])
+        self.assertEqual([[1, 2, 3], 'left'], self.batches)
 
     def test_failed_item_fails_alone(self):
         def work(items):

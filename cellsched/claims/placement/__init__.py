@@ -186,9 +186,11 @@ class PlacementClaims(base.ClaimStore):
         self._server = server.PlacementServer(client)
         self._locks = locks or ContentionLock(clock)
         self._claiming = batching.GroupCommit(
-            self._claim_together, make_lock=clock.lock, turn_s=_TURN_S)
+            self._claim_together, make_lock=clock.lock, turn_s=_TURN_S,
+            enter=self._locks.held)
         self._releasing = batching.GroupCommit(
-            self._release_together, make_lock=clock.lock, turn_s=_TURN_S)
+            self._release_together, make_lock=clock.lock, turn_s=_TURN_S,
+            enter=self._locks.held)
         self._guards = Guards(
             self._server, owners, clock, random, guards, retry_timeout_s,
             self._locks)
@@ -318,7 +320,8 @@ class PlacementClaims(base.ClaimStore):
             if call.is_begun:
                 raise self._unreachable(
                     'another thread waits for an answer') from None
-            work([call])
+            with self._locks.held():
+                work([call])
 
     def _batch(self, requests: Sequence[RequestClaim]) -> BatchClaim:
         return BatchClaim(self._server, self._guards, self._empty(), requests,
@@ -345,7 +348,7 @@ class PlacementClaims(base.ClaimStore):
     def transfer(self, source: str, target: str) -> bool:
         validation.check_transfer(source, target)
         messages.check_uuid(f'transfer from {source}', 'target', target)
-        with self._alone([source, target]):
+        with self._alone([source, target]), self._locks.held():
             return self._change(Transfer(
                 self._server, self._guards, self._empty(), self._owners,
                 source, target))
@@ -508,9 +511,10 @@ class PlacementClaims(base.ClaimStore):
         """Repeat the attempt of a change with a guard."""
         def once() -> bool | None:
             providers = change.providers
-            # Providers are contended after the first conflict.
-            with self._locks.held(providers, eager=True) as is_shared:
-                outcome = change.attempt(held.guard, is_shared)
+            # The first conflict comes before any thread waits for the lock.
+            with (contextlib.nullcontext() if self._locks.is_used
+                  else self._locks.held()):
+                outcome = change.attempt(held.guard, self._locks.is_shared)
             if outcome is None:
                 self._guards.lost(held, providers)
             return outcome

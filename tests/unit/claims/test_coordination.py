@@ -133,10 +133,10 @@ class TestContentionLock(base.TestCase):
             with self.subTest(providers), locks.held(providers):
                 self.assertFalse(self.is_free())
 
-    def test_eager_call_locks_providers_after_another_conflict(self):
+    def test_lock_of_all_providers_is_held_after_any_conflict(self):
         self.patch(coordination, 'WAIT_S', 60.0)
         locks = self.make(contended='q')
-        with locks.held(['p'], eager=True):
+        with locks.held():
             self.assertFalse(self.is_free())
 
     def test_second_caller_waits_as_long_as_the_first(self):

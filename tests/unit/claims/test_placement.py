@@ -69,29 +69,34 @@ class TestPlacementClaims(
 
         self.assertEqual(['POST'], self.requests_of(self.store.claim, batch))
 
-    def test_claim_takes_the_lock_of_its_host_after_a_conflict(self):
-        held = []
+    def test_claims_after_a_conflict_take_the_lock_once(self):
+        acquired = []
 
-        class Locks(coordination.ContentionLock):
-            @contextlib.contextmanager
-            def held(self, providers, eager=False):
-                held.append([*map(self.is_contended, providers)])
-                yield
+        @contextlib.contextmanager
+        def acquire(wait_s):
+            acquired.append(wait_s)
+            yield
 
         provider = self.make_provider(self.store, VCPU=8)
         store = placement.PlacementClaims(
             self.client, clock.Clock(), random.Random(1),
-            locks=Locks(clock.Clock()))
+            locks=coordination.ContentionLock(
+                clock.Clock(), acquire, lambda function: threading.Thread(
+                    target=function, daemon=True).start()))
         store.claim([self.make_claim(provider, VCPU=1)])
+        self.assertEqual(0, len(acquired))
         send, failures = self.client.send, [messages.PlacementAnswer(409, {
             'errors': [{'status': 409, 'code': 'placement.concurrent_update',
                         'detail': 'Inventory and/or allocations changed'}]})]
         self.client.send = lambda request: (
             failures.pop() if failures and request.method == 'POST'
             else send(request))
-        store.claim([self.make_claim(provider, VCPU=1)])
-
-        self.assertEqual([[False], [False], [True]], held)
+        for count in 1, 2:
+            claim = self.make_claim(provider, VCPU=1)
+            store.claim([claim])
+            self.assertEqual(count, len(acquired))
+        store.release([claim.consumer])
+        self.assertEqual(3, len(acquired))
 
     def test_full_hosts_are_read_before_the_first_write(self):
         *full, free = [self.make_provider(self.store, VCPU=1)
