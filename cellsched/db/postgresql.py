@@ -36,7 +36,12 @@ _SEE_COMMITS = sa.text('SET TRANSACTION ISOLATION LEVEL READ COMMITTED')
 
 _TAKE_LOCK = sa.select(sa.func.pg_try_advisory_xact_lock(_LOCK))
 
-_LIMIT_WAIT = sa.text("SELECT set_config('lock_timeout', :wait_ms, true)")
+_LIMIT_WAIT = sa.text(
+    "SELECT set_config('lock_timeout', :wait_ms, true), "
+    "set_config('idle_in_transaction_session_timeout', :idle_ms, true)")
+#: Milliseconds after which the server takes a lock from its holder.
+_HELD_MS = 120_000
+
 _AWAIT_LOCK = sa.text('SELECT pg_advisory_xact_lock(:key)')
 
 _LOCK_HOLDER = sa.text(
@@ -185,7 +190,8 @@ def await_lock(connection: sa.Connection, name: str, wait_s: float) -> bool:
 
     The server's error of a lock timeout is raised if it is not free in time.
     """
-    connection.execute(_LIMIT_WAIT, {'wait_ms': str(round(1000 * wait_s))})
+    connection.execute(_LIMIT_WAIT, {
+        'wait_ms': str(round(1000 * wait_s)), 'idle_ms': str(_HELD_MS)})
     connection.execute(_AWAIT_LOCK, {'key': zlib.crc32(name.encode())})
     return True
 

@@ -9,6 +9,7 @@ from cellsched.claims import coordination
 from cellsched import clock
 from cellsched.conf import opts
 from cellsched.db import session
+from cellsched import exception
 from tests.integration import base
 from tests.integration import mariadb
 from tests.integration import servers
@@ -89,3 +90,14 @@ class TestPostgreSQL(LocksTestCase):
 
     def test_processes_wait_for_a_limited_time(self):
         self.check()
+
+    def test_lock_is_held_beyond_the_limit_of_idle_transactions(self):
+        databases = session.Databases(clock.Clock())
+        self.addCleanup(databases.close)
+        database = databases.get(self.connection(), 'API', {
+            'idle_transaction_timeout': 0.05})
+        with database.lock('claims', 1.0):
+            threading.Event().wait(0.3)
+            with self.assertRaises(exception.DatabaseBusy):
+                with database.lock('claims', 0.01):
+                    pass
