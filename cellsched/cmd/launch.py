@@ -45,11 +45,10 @@ from cellsched.observability.conditions import Conditions
 from cellsched.observability.metrics import Metrics
 from cellsched.observability import monitoring
 from cellsched.observability.monitoring import Monitor
-from cellsched.observability.monitoring import MonitoringServer
 from cellsched.observability import tracing
 from cellsched.rpc import delivery
 from cellsched.rpc import transport
-from cellsched.wiring.service import monitoring_server
+from cellsched.wiring.service import monitor
 from cellsched.wiring.service import Service
 
 LOG = log.getLogger(__name__)
@@ -112,9 +111,10 @@ def run(
         if count > 1:
             # A worker that cannot start would be restarted again and again.
             # So the service is made here once, as a check.
+            waiting = port.monitor(Metrics())
             _ready_service(
-                program, lambda: factory(conf), port.wait_for).parts.close()
-            port.stop_waiting()
+                program, lambda: factory(conf), waiting.wait_for).parts.close()
+            waiting.stop()
             _run_workers(configuration, lambda worker: _Process(
                 program, configuration, functools.partial(factory, conf),
                 systemd, port, worker), count, systemd, port)
@@ -219,7 +219,6 @@ class _MonitoringPort:
     service: str
     listener: socket.socket | None = None
     directory: str | None = None
-    _waiting: tuple[Monitor, MonitoringServer] | None = None
 
     @classmethod
     def open(
@@ -237,49 +236,27 @@ class _MonitoringPort:
                    _prometheus().make_directory(listener) if workers > 1
                    else None)
 
-    @functools.cached_property
     def metrics(self) -> Metrics:
-        """The metrics of this process; first read after the fork."""
+        """Return the metrics of this process; call it after the fork."""
         if self.listener is None:
             return Metrics()
-        recorder: Metrics = _prometheus().PrometheusMetrics(
+        made: Metrics = _prometheus().PrometheusMetrics(
             self.service, self.directory)
-        return recorder
+        return made
 
-    def wait_for(self, problem: str) -> None:
-        """Answer, before the workers are forked, what the service waits for.
-
-        Ends with :meth:`stop_waiting`.
-        """
-        if self.listener is None:
-            return
-        self._waiting = self._waiting or monitoring_server(
-            self.listener.dup(), Metrics(), self.conf.monitoring.check_timeout,
-            Clock())
-        self._waiting[0].wait_for(problem)
-
-    def stop_waiting(self) -> None:
-        """Leave the port to the workers."""
-        if self._waiting is not None:
-            self._waiting[1].stop()
-            self._waiting = None
+    def monitor(self, recorded: Metrics) -> Monitor:
+        """Return what answers the requests in this process."""
+        return monitor(
+            recorded, self.conf.monitoring.check_timeout, self.listener)
 
     def close(self) -> None:
         """Remove the directory for the metrics of the workers."""
         if self.directory is not None:
             shutil.rmtree(self.directory, ignore_errors=True)
 
-    def serve(self) -> tuple[Monitor, MonitoringServer] | None:
-        """Answer requests in this process."""
-        if self.listener is None:
-            return None
-        return monitoring_server(
-            self.listener, self.metrics, self.conf.monitoring.check_timeout,
-            Clock())
-
 
 def _prometheus() -> Any:
-    """Import prometheus_client, which takes long, only for a port."""
+    """Import prometheus_client, which takes 9 ms of CPU, only for a port."""
     return importlib.import_module('cellsched.observability.prometheus')
 
 
@@ -313,9 +290,10 @@ class _Process:
         self._configuration = configuration
         self._make = make
         self._systemd = systemd
-        self._port = port
+        self._service_name = port.service
         self._worker = worker
-        self._monitoring: tuple[Monitor, MonitoringServer] | None = None
+        self._metrics = port.metrics()
+        self._monitor = port.monitor(self._metrics)
         self._service: Service | None = None
         self._log_queue = LogQueue()
         self._stopping = threading.Event()
@@ -353,11 +331,10 @@ class _Process:
         """Start the service; return when it receives messages."""
         if self._systemd.interval_s:
             threading.Thread(target=self._watch, daemon=True).start()
-        self._monitoring = self._port.serve()
+        self._monitor.serve()
         made = self._begin()
-        if self._monitoring:
-            self._monitoring[0].watch(made.health_checks(
-                made.parts.conf.monitoring.check_timeout), made.unready)
+        self._monitor.watch(made.health_checks(
+            made.parts.conf.monitoring.check_timeout), made.unready)
         freeze_objects()
         sys.setswitchinterval(SWITCH_S)
         # Start errors are written directly, so the queue starts after them.
@@ -370,10 +347,9 @@ class _Process:
     def _begin(self) -> Service:
         try:
             made = _ready_service(
-                self._program, lambda: self._make(metrics=self._port.metrics),
-                self._monitoring[0].wait_for if self._monitoring
-                else lambda problem: None)
-            made.parts.trace(self._port.service)
+                self._program, lambda: self._make(metrics=self._metrics),
+                self._monitor.wait_for)
+            made.parts.trace(self._service_name)
             made.on_failure = lambda: os.write(self._wakeup, _END)
             made.start()
             return made
@@ -420,9 +396,8 @@ class _Process:
         try:
             self._service.stop(math.inf)
             LOG.info('%s has stopped', self._program)
-            if self._monitoring:
-                self._monitoring[1].stop()
-                self._service.parts.metrics.close()
+            self._monitor.stop()
+            self._metrics.close()
         finally:
             self._log_queue.stop()
         return 1 if self._service.failure else 0

@@ -18,7 +18,6 @@ import functools
 import http
 from http import server
 import logging
-import math
 import socket
 import threading
 from typing import Any
@@ -39,15 +38,14 @@ Check = Callable[[], str]
 #: The begin of the names of checks without which a service gets no work.
 BROKER = 'broker'
 
-#: Seconds for which the results of checks are used again.
+#: Seconds between two runs of a check.
 KEPT_S = 1.0
 
-#: Requests that are answered at a time; more connections are closed.
+#: Requests that are answered at a time.
 _REQUESTS_MAX = 16
 
-#: Seconds that a client may be silent, and seconds of a request in all.
+#: Seconds that a client may be silent.
 _CLIENT_S = 5.0
-_REQUEST_S = 30.0
 
 #: The longest text of a problem that is shown.
 _SHOWN_MAX = 300
@@ -55,13 +53,11 @@ _SHOWN_MAX = 300
 
 @dataclasses.dataclass(eq=False)
 class _Run:
-    """A running or ended check; ``problem`` is empty if it succeeded."""
+    """A running or ended check, with the line about its result."""
 
     began: float
     done: Any
-    ended: float = math.inf
-    problem: str = ''
-    remark: str = ''
+    line: str = ''
 
 
 class Answer(NamedTuple):
@@ -80,28 +76,45 @@ class Monitor:
 
     :param timeout_s: the seconds of all checks of a request
     :param start_thread: runs a function in a thread
+    :param listener: the socket of :func:`listen` for :meth:`serve`
     """
 
     def __init__(
         self, metrics: Metrics, timeout_s: float, clock: Clock,
         start_thread: Callable[[Callable[[], None]], object],
+        listener: socket.socket | None = None,
     ) -> None:
+        self._listener = listener
+        self._server: _Server | None = None
         self._metrics = metrics
         self._timeout_s = timeout_s
         self._clock = clock
         self._start_thread = start_thread
         self._checks: Mapping[str, Check] = {}
-        self._unready: Callable[[], str] | None = None
-        self._starting = 'the service has not started'
+        self._unready: Callable[[], str] = (
+            lambda: 'the service has not started')
         self._lock = threading.Lock()
         self._runs: dict[str, _Run] = {}
-        #: The problem of the last ended run of each check.
-        self._problems: dict[str, str] = {}
+        #: The line of the last ended run of each check.
+        self._lines: dict[str, str] = {}
         self._conditions = Conditions(LOG, clock.monotonic)
+
+    def serve(self) -> None:
+        """Answer HTTP requests from now on; without a socket, none."""
+        if self._listener is not None and self._server is None:
+            self._server = _Server(self._listener, self)
+            self._start_thread(self._server.serve_forever)
+
+    def stop(self) -> None:
+        """Accept no further requests; the socket stays open."""
+        if self._server is not None:
+            self._server.shutdown()
 
     def wait_for(self, problem: str) -> None:
         """Answer that the service waits for a server before it starts."""
-        self._starting = f'the service has not started: {_shown(problem)}'
+        text = f'the service has not started: {_shown(problem)}'
+        self._unready = lambda: text
+        self.serve()
 
     def watch(
         self, checks: Mapping[str, Check], unready: Callable[[], str]
@@ -124,13 +137,12 @@ class Monitor:
             return Answer(
                 http.HTTPStatus.OK, *self._metrics.exposition(accept))
         if path == '/readyz':
-            problem = (self._starting if self._unready is None
-                       else self._unready() or self._broker_problem())
+            problem = self._unready() or self._broker_problem()
             return _answer(
                 not problem, f'not ready: {problem}' if problem else 'ready')
         if path == '/healthz':
-            if self._unready is None:
-                return _answer(False, self._starting)
+            if not self._checks:
+                return _answer(False, self._unready())
             lines = self._health()
             healthy = all(line.startswith('[+]') for line in lines)
             return _answer(
@@ -143,14 +155,10 @@ class Monitor:
         deadline = self._clock.monotonic() + self._timeout_s
         lines = []
         for name, run in self._current(self._checks).items():
-            if run.done.wait(max(deadline - self._clock.monotonic(), 0)):
-                problem = run.problem
-            else:
-                seconds = self._clock.monotonic() - run.began
-                problem = f'no answer for {seconds:.1f} seconds'
-            lines.append(f'[-] {name}: {problem}' if problem
-                         else '; '.join(filter(None, (
-                             f'[+] {name}: ok', run.remark))))
+            ended = run.done.wait(max(deadline - self._clock.monotonic(), 0))
+            seconds = self._clock.monotonic() - run.began
+            lines.append(run.line if ended else
+                         f'[-] {name}: no answer for {seconds:.1f} seconds')
         return lines
 
     def _broker_problem(self) -> str:
@@ -158,10 +166,10 @@ class Monitor:
 
         Check the brokers again, and wait for no check.
         """
-        names = [name for name in self._checks if name.startswith(BROKER)]
-        self._current(names)
-        return next((f'{name}: {self._problems[name]}' for name in names
-                     if self._problems.get(name)), '')
+        lines = [self._lines.get(name, '') for name in self._current(
+            [each for each in self._checks if each.startswith(BROKER)])]
+        return next((line.removeprefix('[-] ') for line in lines
+                     if line.startswith('[-]')), '')
 
     def _current(self, names: Iterable[str]) -> dict[str, _Run]:
         """Return a running check, a recent result or a new check of each."""
@@ -171,7 +179,7 @@ class Monitor:
             for name in names:
                 run = self._runs.get(name)
                 if run is None or (run.done.is_set()
-                                   and now - run.ended > KEPT_S):
+                                   and now - run.began > KEPT_S):
                     run = new[name] = _Run(now, self._clock.event())
                 runs[name] = self._runs[name] = run
         for name, run in new.items():
@@ -181,14 +189,14 @@ class Monitor:
     def _check(self, name: str, run: _Run) -> None:
         failing = f'Health check of {name} fails'
         try:
-            run.remark = self._checks[name]()
+            remark = self._checks[name]()
             self._conditions.end(failing)
+            run.line = f'[+] {name}: ok{remark and "; "}{remark}'
         except Exception as exc:
             self._conditions.occur(failing, exc, logging.INFO)
-            run.problem = _shown(exception.describe(exc))
+            run.line = f'[-] {name}: {_shown(exception.describe(exc))}'
         finally:
-            self._problems[name] = run.problem
-            run.ended = self._clock.monotonic()
+            self._lines[name] = run.line
             run.done.set()
 
 
@@ -204,7 +212,7 @@ def _answer(good: bool, *lines: str) -> Answer:
 
 
 def listen(address: str, port: int) -> socket.socket:
-    """Return a socket for :class:`MonitoringServer`; may be inherited.
+    """Return a socket for :class:`Monitor`; may be inherited.
 
     :raises cellsched.exception.ConfigurationInvalid: the address or the port
         cannot be used
@@ -225,42 +233,27 @@ def listen(address: str, port: int) -> socket.socket:
     return listener
 
 
-class MonitoringServer(server.ThreadingHTTPServer):
-    """Answers HTTP requests in threads, up to a number at a time.
+class _Server(server.ThreadingHTTPServer):
+    """Answers HTTP requests in threads, up to a number at a time."""
 
-    :param listener: a socket of :func:`listen`
-    """
-
-    def __init__(
-        self, listener: socket.socket, monitor: Monitor, clock: Clock
-    ) -> None:
+    def __init__(self, listener: socket.socket, monitor: Monitor) -> None:
         super().__init__(
             listener.getsockname(), _Handler, bind_and_activate=False)
         self.socket.close()
         self.socket = listener
         self.monitor = monitor
-        self._clock = clock
-        #: The times at which requests began.
-        self._requests: dict[Any, float] = {}
-
-    def stop(self) -> None:
-        """Stop to answer; closes the socket in this process."""
-        self.shutdown()
-        self.server_close()
+        #: The sockets of requests, the oldest first.
+        self._requests: dict[socket.socket, None] = {}
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
-        if len(self._requests) >= _REQUESTS_MAX:
-            return False
-        self._requests[request] = self._clock.monotonic()
-        return True
-
-    def service_actions(self) -> None:
-        # A client that sends slowly must not keep a thread.
-        before = self._clock.monotonic() - _REQUEST_S
-        for each, began in [*self._requests.items()]:
-            if began < before:
-                with contextlib.suppress(OSError):
-                    each.shutdown(socket.SHUT_RDWR)
+        if len(self._requests) < _REQUESTS_MAX:
+            self._requests[request] = None
+            return True
+        # Clients that send slowly must not keep the threads.
+        oldest = next(iter([*self._requests]), request)
+        with contextlib.suppress(OSError):
+            oldest.shutdown(socket.SHUT_RDWR)
+        return False
 
     def shutdown_request(self, request: Any) -> None:
         self._requests.pop(request, None)
@@ -275,7 +268,7 @@ class _Handler(server.BaseHTTPRequestHandler):
     """Answers a request."""
 
     timeout = _CLIENT_S
-    server: MonitoringServer
+    server: _Server
 
     def do_GET(self) -> None:
         """Answer; a request of HEAD has no body."""

@@ -23,8 +23,8 @@ from cellsched.clock import Clock
 from cellsched import exception
 from cellsched.observability.conditions import Conditions
 from cellsched.observability import metrics
-from cellsched.observability import monitoring
 from cellsched.observability.monitoring import Check
+from cellsched.observability.monitoring import Monitor
 from cellsched.rpc import delivery
 from cellsched.rpc.server import Server
 from cellsched.wiring.base import AgentComponents
@@ -328,22 +328,17 @@ def _instances(uuids: Iterable[str]) -> str:
             + (f' and {more} more' if more > 0 else ''))
 
 
-def monitoring_server(
-    listener: socket.socket, recorded: metrics.Metrics, timeout_s: float,
-    clock: Clock,
-) -> tuple[monitoring.Monitor, monitoring.MonitoringServer]:
-    """Start the HTTP port of a process; return what answers, and the server.
+def monitor(
+    recorded: metrics.Metrics, timeout_s: float, listener: socket.socket | None
+) -> Monitor:
+    """Return what answers for the health and the metrics of a process.
 
-    :param listener: a socket of :func:`.monitoring.listen`
     :param timeout_s: the seconds of the health checks
+    :param listener: a socket of :func:`.monitoring.listen`
     """
-    def start_thread(target: Callable[[], None]) -> None:
-        threading.Thread(target=target, daemon=True, name='monitoring').start()
-
-    monitor = monitoring.Monitor(recorded, timeout_s, clock, start_thread)
-    server = monitoring.MonitoringServer(listener, monitor, clock)
-    start_thread(server.serve_forever)
-    return monitor, server
+    return Monitor(
+        recorded, timeout_s, Clock(), lambda target: threading.Thread(
+            target=target, daemon=True, name='monitoring').start(), listener)
 
 
 def _name(function: Callable[[], object]) -> str:

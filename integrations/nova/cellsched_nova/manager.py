@@ -51,7 +51,7 @@ from cellsched.rpc import broker_urls
 from cellsched.rpc import delivery
 from cellsched.scheduler.drivers import filter_scheduler
 from cellsched.scheduler import recording
-from cellsched.wiring.service import monitoring_server
+from cellsched.wiring.service import monitor
 from cellsched_nova import cells as nova_cells
 from cellsched_nova import claims
 from cellsched_nova import configuration
@@ -163,10 +163,10 @@ class ColumnSchedulerManager(SchedulerManager):
             while not self._stopping.wait(self._metrics.publish_s):
                 self._metrics.publish()
 
-        monitor, _ = monitoring_server(
-            listener, self._metrics, CONF.monitoring.check_timeout, Clock())
-        monitor.watch(self.health_checks(CONF.monitoring.check_timeout),
-                      self.unready)
+        timeout_s = CONF.monitoring.check_timeout
+        made = monitor(self._metrics, timeout_s, listener)
+        made.watch(self.health_checks(timeout_s), self.unready)
+        made.serve()
         if self._metrics.publish_s:
             threading.Thread(
                 target=publish, daemon=True, name='metrics').start()

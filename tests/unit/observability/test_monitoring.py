@@ -188,14 +188,12 @@ class TestMonitoringServer(base.TestCase):
         super().setUp()
         self.listener = monitoring.listen('127.0.0.1', 0)
         self.port = self.listener.getsockname()[1]
-        self.clock = clock.Clock()
-        self.monitor = monitoring.Monitor(
-            PrometheusMetrics('scheduler'), TIMEOUT_S, self.clock,
-            start_thread)
-        self.server = monitoring.MonitoringServer(
-            self.listener, self.monitor, self.clock)
-        start_thread(self.server.serve_forever)
-        self.addCleanup(self.server.stop)
+        self.addCleanup(self.listener.close)
+        monitor = monitoring.Monitor(
+            PrometheusMetrics('scheduler'), TIMEOUT_S, clock.Clock(),
+            start_thread, self.listener)
+        monitor.serve()
+        self.addCleanup(monitor.stop)
 
     def connect(self):
         made = http.client.HTTPConnection(
@@ -235,18 +233,18 @@ class TestMonitoringServer(base.TestCase):
 
         self.assertEqual(503, self.ask('/readyz')[0])
 
-    def test_connections_beyond_the_limit_are_closed(self):
+    def test_connection_beyond_the_limit_and_the_oldest_are_closed(self):
         self.useFixture(fixtures.MonkeyPatch(
-            'cellsched.observability.monitoring._REQUESTS_MAX', 1))
-        first = socket.create_connection(('127.0.0.1', self.port))
-        self.addCleanup(first.close)
-        first.settimeout(TIMEOUT_S)
-        with socket.create_connection(
-                ('127.0.0.1', self.port), TIMEOUT_S) as second:
-            self.assertEqual(b'', second.recv(1))
+            'cellsched.observability.monitoring._REQUESTS_MAX', 2))
+        first, second, third = (
+            socket.create_connection(('127.0.0.1', self.port), TIMEOUT_S)
+            for _ in range(3))
+        for each in first, second, third:
+            self.addCleanup(each.close)
 
-        first.sendall(b'GET /readyz HTTP/1.0\r\n\r\n')
-        self.assertIn(b'503', first.recv(100))
+        self.assertEqual((b'', b''), (third.recv(1), first.recv(1)))
+        second.sendall(b'GET /readyz HTTP/1.0\r\n\r\n')
+        self.assertIn(b'503', second.recv(100))
 
     def test_port_in_use_is_an_error_with_its_number(self):
         error = self.assertRaises(
