@@ -15,6 +15,7 @@ import threading
 from typing import Any
 from typing import TypeAlias
 
+from opentelemetry.trace import Span
 from oslo_config import cfg
 from oslo_log import log
 import oslo_messaging
@@ -451,19 +452,19 @@ class Runner:
                 _run_step(step, group)
 
 
-def _describe(progress: _BatchProgress, span: tracing.Span) -> None:
+def _describe(progress: _BatchProgress, span: Span) -> None:
     """Add the cells of a batch, and the first error, to a span."""
-    if not span.is_on:
+    if not span.is_recording():
         return
     builds = [*progress.live, *progress.ended]
-    span.serve([build.uuid for build in builds])
+    tracing.set_servers(span, [build.uuid for build in builds])
     names = {build.cell.name or build.cell.uuid
              for build in builds if build.cell}
     if names:
-        span.set(tracing.CELL, ', '.join(sorted(names)))
+        span.set_attribute(tracing.CELL, ', '.join(sorted(names)))
     reason = next((build.reason for build in builds if build.reason), None)
     if reason is not None:
-        span.fail(reason)
+        tracing.fail(span, reason)
 
 
 def _run_step(step: Step, group: Sequence[_BatchProgress]) -> None:
