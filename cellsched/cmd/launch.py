@@ -6,7 +6,6 @@ from collections.abc import Callable
 from collections.abc import Collection
 import contextlib
 import copy
-import dataclasses
 import functools
 import gc
 import importlib
@@ -19,7 +18,6 @@ import pathlib
 import queue
 import shutil
 import signal
-import socket
 import sys
 import threading
 from typing import Any
@@ -106,7 +104,7 @@ def run(
         reports.register(conf, program)
         count = workers(conf) or processutils.get_worker_count()
         tracing.check(conf)
-        port = _MonitoringPort.open(conf, service_name, count)
+        port = _MonitoringPort(conf, service_name, count)
         transport.Transports(conf).check()
         if count > 1:
             # A worker that cannot start would be restarted again and again.
@@ -206,53 +204,42 @@ def _text(exc: Exception) -> str:
             else exception.describe(exc))
 
 
-@dataclasses.dataclass
 class _MonitoringPort:
     """The HTTP port of a service, which its processes inherit.
 
-    :param listener: the socket; None without a port
-    :param directory: the directory for the metrics of several processes;
-        None for one
+    :param service: as for :func:`run`
+    :raises cellsched.exception.ConfigurationInvalid: the port cannot be used
     """
 
-    conf: cfg.ConfigOpts
-    service: str
-    listener: socket.socket | None = None
-    directory: str | None = None
-
-    @classmethod
-    def open(
-        cls, conf: cfg.ConfigOpts, service: str, workers: int
-    ) -> '_MonitoringPort':
-        """Return the port that the configuration has.
-
-        :raises cellsched.exception.ConfigurationInvalid: it cannot be used
-        """
+    def __init__(
+        self, conf: cfg.ConfigOpts, service: str, workers: int
+    ) -> None:
+        self.service = service
+        self._timeout_s = conf.monitoring.check_timeout
         port = conf.monitoring[f'{service}_port'] if service else None
-        if port is None:
-            return cls(conf, service)
-        listener = monitoring.listen(conf.monitoring.address, port)
-        return cls(conf, service, listener,
-                   _prometheus().make_directory(listener) if workers > 1
-                   else None)
+        self._listener = None if port is None else monitoring.listen(
+            conf.monitoring.address, port)
+        #: For the metrics of several processes.
+        self._directory = (
+            _prometheus().make_directory(self._listener)
+            if self._listener and workers > 1 else None)
 
     def metrics(self) -> Metrics:
         """Return the metrics of this process; call it after the fork."""
-        if self.listener is None:
+        if self._listener is None:
             return Metrics()
         made: Metrics = _prometheus().PrometheusMetrics(
-            self.service, self.directory)
+            self.service, self._directory)
         return made
 
     def monitor(self, recorded: Metrics) -> Monitor:
         """Return what answers the requests in this process."""
-        return monitor(
-            recorded, self.conf.monitoring.check_timeout, self.listener)
+        return monitor(recorded, self._timeout_s, self._listener)
 
     def close(self) -> None:
         """Remove the directory for the metrics of the workers."""
-        if self.directory is not None:
-            shutil.rmtree(self.directory, ignore_errors=True)
+        if self._directory is not None:
+            shutil.rmtree(self._directory, ignore_errors=True)
 
 
 def _prometheus() -> Any:
@@ -476,31 +463,6 @@ WAITING_MAX = 10_000
 GATHERED_S = 0.05
 
 
-class _Handler(handlers.QueueHandler):
-    """Puts lines into the queue, with copies of values that may change."""
-
-    def __init__(
-        self, lines: 'queue.SimpleQueue[logging.LogRecord]',
-        listener: handlers.QueueListener,
-    ) -> None:
-        super().__init__(lines)
-        self._lines = lines
-        self._listener = listener
-
-    def prepare(self, record: logging.LogRecord) -> logging.LogRecord:
-        prepared = copy.copy(record)
-        # Format now: the arguments may change, and the context is per thread.
-        prepared.msg, prepared.args = record.getMessage(), None
-        prepared.__dict__.setdefault('context', context.get_current())
-        return prepared
-
-    def enqueue(self, record: logging.LogRecord) -> None:
-        if self._lines.qsize() < WAITING_MAX:
-            self._lines.put(record)
-        else:
-            self._listener.handle(record)
-
-
 class _Listener(handlers.QueueListener):
     """Writes the lines of the queue after a delay.
 
@@ -528,7 +490,7 @@ class _Listener(handlers.QueueListener):
         super().stop()
 
 
-class LogQueue:
+class LogQueue(handlers.QueueHandler):
     """Moves the work of the root logger's handlers to a thread.
 
     :meth:`start` replaces these handlers, and must be called in the process
@@ -537,34 +499,49 @@ class LogQueue:
     """
 
     def __init__(self, logger: logging.Logger | None = None) -> None:
+        self._lines: queue.SimpleQueue[logging.LogRecord] = (
+            queue.SimpleQueue())
+        super().__init__(self._lines)
         self._logger = logger or logging.getLogger()
-        self._handlers: list[logging.Handler] = []
-        self._listener: handlers.QueueListener | None = None
+        self._is_running = False
 
     def start(self) -> None:
         """Queue all further lines."""
-        self._lines: queue.SimpleQueue[logging.LogRecord] = (
-            queue.SimpleQueue())
         self._handlers = self._logger.handlers
-        self._listener = _Listener(self._lines, *self._handlers)
-        self._handler = _Handler(self._lines, self._listener)
-        self._listener.start()
+        self._writer = _Listener(self._lines, *self._handlers)
+        self._writer.start()
+        self._is_running = True
         # In one step, so that no line of another thread is written twice.
-        self._logger.handlers = [self._handler]
+        self._logger.handlers = [self]
         # A failed process ends without a call of stop().
         atexit.register(self.stop)
 
     def stop(self) -> None:
         """Write all queued lines; later lines are written directly."""
-        listener, self._listener = self._listener, None
-        if listener is None:
+        if not self._is_running:
             return
+        self._is_running = False
         atexit.unregister(self.stop)
-        if self._handler in self._logger.handlers:
+        if self in self._logger.handlers:
             # A reload of the configuration may have replaced the handlers.
             self._logger.handlers = self._handlers
         # Waits until all queued lines are written.
-        listener.stop()
-        # A thread may have used the queue handler until now.
+        self._writer.stop()
+        # A thread may have used this handler until now.
         while not self._lines.empty():
-            listener.handle(self._lines.get())
+            self._writer.handle(self._lines.get())
+
+    def prepare(self, record: logging.LogRecord) -> logging.LogRecord:
+        """Return the record with copies of values that may change."""
+        prepared = copy.copy(record)
+        # Format now: the arguments may change, and the context is per thread.
+        prepared.msg, prepared.args = record.getMessage(), None
+        prepared.__dict__.setdefault('context', context.get_current())
+        return prepared
+
+    def enqueue(self, record: logging.LogRecord) -> None:
+        """Queue a record, or write it if the queue is full."""
+        if self._lines.qsize() < WAITING_MAX:
+            self._lines.put(record)
+        else:
+            self._writer.handle(record)

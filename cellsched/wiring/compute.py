@@ -10,7 +10,6 @@ from typing import Any
 from oslo_config import cfg
 from oslo_log import log
 
-from cellsched.batching import STOP_S
 from cellsched.batching import TaskQueue
 from cellsched.compute import agent
 from cellsched.compute.agent import Semaphores
@@ -168,25 +167,14 @@ def agent_group(
         agents.append(HostAgent(host, queue))
         agents[-1].prepare()
         started()
-    return _AgentGroup(
-        pool, parts, [each.server for each in agents],
+    return Service(
+        parts, [each.server for each in agents],
         [(_call_each([each.report for each in agents]), conf.report_interval),
          (_call_each([each.resume_soon for each in agents]), _RESUME_S)],
         [(_call_each([each.resume for each in agents]),
           conf.resume_interval)],
-    ), agents
-
-
-class _AgentGroup(Service):
-
-    def __init__(self, pool: ThreadPoolExecutor, *args: Any) -> None:
-        super().__init__(*args)
-        self._pool = pool
-
-    def stop(self, timeout_s: float = STOP_S) -> None:
-        super().stop(timeout_s)
         # The servers have waited for its threads, up to the deadline.
-        self._pool.shutdown(wait=False)
+        at_stop=lambda: pool.shutdown(wait=False)), agents
 
 
 def moving_agent(

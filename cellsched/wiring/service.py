@@ -107,7 +107,7 @@ class Service:
         at_stop: Callable[[], object] = lambda: None,
     ) -> None:
         self.parts = parts
-        self._servers = rpc_servers
+        self.servers = rpc_servers
         self._periodic = periodic
         self._at_once = at_once
         self._state = state
@@ -125,11 +125,6 @@ class Service:
         self.on_failure: Callable[[], object] = lambda: None
 
     @property
-    def servers(self) -> Sequence[Server]:
-        """The RPC servers, for simulations that deliver messages directly."""
-        return self._servers
-
-    @property
     def periodic(self) -> Sequence[tuple[Callable[[], object], float, bool]]:
         """Functions, the seconds between calls, and whether to start now."""
         publishing = self.parts.metrics
@@ -141,7 +136,7 @@ class Service:
     def state(self) -> Mapping[str, Any]:
         """Return the state of this service, for a report on the process."""
         return {'Requests in progress': [
-            each.state() for each in self._servers], **self._state()}
+            each.state() for each in self.servers], **self._state()}
 
     def health_checks(self, timeout_s: float) -> Mapping[str, Check]:
         """Return a check of each server that the service needs, by name.
@@ -149,7 +144,7 @@ class Service:
         :param timeout_s: the seconds that a check may take
         """
         return {**{f'broker, topic {each.topic}': functools.partial(
-            each.ping, timeout_s) for each in self._servers},
+            each.ping, timeout_s) for each in self.servers},
             **self.parts.health_checks(timeout_s)}
 
     def unready(self) -> str:
@@ -162,7 +157,7 @@ class Service:
 
     def _queues(self) -> list[metrics.Reading]:
         return [*self.parts.queues(), *(
-            reading for each in self._servers for reading
+            reading for each in self.servers for reading
             in metrics.queue_readings(each.topic, each.state()))]
 
     def check_queues(self) -> None:
@@ -173,11 +168,11 @@ class Service:
         :raises Exception: as :meth:`.Transports.check_queues`
         """
         self.parts.transports.check_queues({
-            each.topic: each.target for each in self._servers}.values())
+            each.topic: each.target for each in self.servers}.values())
 
     def start(self) -> None:
         """Start the RPC servers and the periodic tasks."""
-        for server in self._servers:
+        for server in self.servers:
             server.start()
             self._started.append(server)
         for function, spacing_s, at_once in self.periodic:
@@ -242,7 +237,7 @@ class Service:
         """Return the work that a stop waits for, in words."""
         found = []
         uuids = set(self._builds())
-        for server in self._servers:
+        for server in self.servers:
             for method, (count, about) in server.in_progress().items():
                 uuids -= about
                 found.append((f'message {method}' if count == 1 else

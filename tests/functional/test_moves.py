@@ -50,7 +50,7 @@ class TestMoves(moving.TestCase):
     def test_evacuated_host_cleans_up_when_running_again(self):
         down = self.world.agents[self.host]
         self.down(self.host)
-        for server in down._servers:
+        for server in down.servers:
             server.stop()
             server.wait()
         self.moves.evacuate(base.ADMIN, self.uuid)

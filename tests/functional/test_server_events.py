@@ -85,7 +85,7 @@ class TestEvents(moving.TestCase):
         }, self.stored(self.uuid))
 
     def test_deletion_of_a_dead_host_ends_without_a_host(self):
-        for server in self.world.agents[self.host]._servers:
+        for server in self.world.agents[self.host].servers:
             server.stop()
             server.wait()
         self.down(self.host)

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The agents of several hosts in one process."""
 
+from concurrent import futures
 import functools
 import threading
 
+import fixtures
 import sqlalchemy as sa
 
 from cellsched.db.cell import models
@@ -21,6 +23,10 @@ class TestAgentGroup(base.TestCase):
     def setUp(self):
         super().setUp()
         self.started = []
+        self.pool = futures.ThreadPoolExecutor(4)
+        self.useFixture(fixtures.MonkeyPatch(
+            'cellsched.wiring.compute.ThreadPoolExecutor',
+            lambda threads: self.pool))
         before = threading.active_count()
         self.world = deployment.Deployment(
             self.temporary_directory(), [deployment.DeployedCell('c1', [
@@ -73,14 +79,14 @@ class TestAgentGroup(base.TestCase):
         self.assertFalse(together.broken)
 
     def test_threads_of_the_hosts_end_with_the_service(self):
-        pool = self.group._pool
-        thread = pool.submit(threading.current_thread).result()
+        thread = self.pool.submit(threading.current_thread).result()
 
         self.world.stop()
 
         thread.join(5)
         self.assertFalse(thread.is_alive())
-        self.assertRaises(RuntimeError, pool.submit, threading.current_thread)
+        self.assertRaises(
+            RuntimeError, self.pool.submit, threading.current_thread)
 
     def test_hosts_share_connections_to_their_stores(self):
         one, two = (self.world.agents[name].parts for name in ('h1', 'h2'))

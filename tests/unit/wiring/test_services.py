@@ -393,7 +393,7 @@ class TestRunning(configured.WiringTestCase):
                  ['SuperConductor', 'MovingConductor', 'CellConductor'])):
             service = self.make(services.conductor, self.conf(**databases_))
 
-            [server] = service._servers
+            [server] = service.servers
             self.assertEqual(endpoints, [
                 type(each).__name__ for each in server.dispatcher.endpoints
                 if type(each).__name__ != 'BaseAPI'])
@@ -485,7 +485,7 @@ class TestRunning(configured.WiringTestCase):
             service = self.make(services.scheduler, self.conf(
                 api=True, scheduler={'driver': name}))
 
-            [server] = service._servers
+            [server] = service.servers
             driver = server.dispatcher.endpoints[0]._driver
             self.assertIsInstance(driver, drivers.SchedulerDriver)
             self.assertEqual(kind, type(driver).__name__)
