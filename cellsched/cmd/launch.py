@@ -106,6 +106,9 @@ def run(
         tracing.check(conf)
         port = _MonitoringPort(conf, service_name, count)
         transport.Transports(conf).check()
+        process = functools.partial(
+            _Process, program, configuration,
+            functools.partial(factory, conf), systemd, port)
         if count > 1:
             # A worker that cannot start would be restarted again and again.
             # So the service is made here once, as a check.
@@ -113,13 +116,9 @@ def run(
             _ready_service(
                 program, lambda: factory(conf), waiting.wait_for).parts.close()
             waiting.stop()
-            _run_workers(configuration, lambda worker: _Process(
-                program, configuration, functools.partial(factory, conf),
-                systemd, port, worker), count, systemd, port)
+            _run_workers(configuration, process, count, systemd, port)
         # A single worker needs no parent process.
-        return _Process(
-            program, configuration, functools.partial(factory, conf), systemd,
-            port).run()
+        return process().run()
     except exception.CellschedException as exc:
         print(f'{program}: {exc.format_message()}', file=sys.stderr)
         return 1

@@ -176,8 +176,8 @@ class Service:
             server.start()
             self._started.append(server)
         for function, spacing_s, at_once in self.periodic:
-            loop = _Loop(_name(function), spacing_s,
-                         self.parts.clock.monotonic())
+            loop = _Loop(getattr(function, '__qualname__', repr(function)),
+                         spacing_s, self.parts.clock.monotonic())
             delay_s = first_delay_s(spacing_s, self.parts.random)
             task = periodics.periodic(spacing_s, run_immediately=True)(
                 self._task(function, loop))
@@ -269,7 +269,7 @@ class Service:
         An error is logged once, and again when the task succeeds. No error
         ends the worker of futurist.
         """
-        failing = f'Periodic task {_name(function)} fails and is repeated'
+        failing = f'Periodic task {loop.name} fails and is repeated'
 
         @functools.wraps(function)
         def task() -> None:
@@ -334,7 +334,3 @@ def monitor(
     return Monitor(
         recorded, timeout_s, Clock(), lambda target: threading.Thread(
             target=target, daemon=True, name='monitoring').start(), listener)
-
-
-def _name(function: Callable[[], object]) -> str:
-    return getattr(function, '__qualname__', repr(function))
