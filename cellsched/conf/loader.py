@@ -350,7 +350,6 @@ def list_messaging() -> list[tuple[str | None, list[cfg.Opt]]]:
     return _listed('oslo.messaging')
 
 
-# To tell groups from options, the values of all options are read.
 @functools.cache
 def _known(messages: bool) -> _Names:
     """Return the names of all options but those of plug-ins, by group.
@@ -358,17 +357,13 @@ def _known(messages: bool) -> _Names:
     They include deprecated names. The caller must not change them.
     """
     conf = new_conf()
-    register(conf, messages)
-    known: _Names = {'DEFAULT': set()}
-    for name in conf:
-        value = conf[name]
-        if isinstance(value, cfg.ConfigOpts.GroupAttr):
-            known[name] = set(value)
-        else:
-            known['DEFAULT'].add(name)
-    _add_older_names(known, [
+    # oslo.service does not list its options.
+    service_opts.register_service_opts(conf)
+    known = {'DEFAULT': {*conf}}
+    _add_names(known, [
         *opts.list_core(), *_listed('oslo.log'), *_listed('oslo.policy'),
-        *(list_messaging() if messages else [])])
+        *_listed('oslo.reports'),
+        *((*list_messaging(), *UNLISTED) if messages else ())])
     return known
 
 
@@ -383,28 +378,20 @@ def _without_messaging(
     rest = [each for each in named if not each[1].startswith(MESSAGING_PREFIX)]
     known['DEFAULT'] |= MESSAGING_NAMES
     if not all(name in known.get(group, ()) for _, group, name in rest):
-        _add_names(known, [
-            (group or 'DEFAULT', options) for group, options in (
-                *list_messaging(), *UNLISTED)])
+        _add_names(known, [*list_messaging(), *UNLISTED])
     return rest
 
 
 def _add_names(
-    known: _Names, options: Iterable[tuple[str, list[cfg.Opt]]]
+    known: _Names, options: Iterable[tuple[str | None, list[cfg.Opt]]]
 ) -> None:
     """Add the names of options, and their deprecated names."""
     for group, each in options:
-        known.setdefault(group, set()).update(opt.dest for opt in each)
-    _add_older_names(known, options)
-
-
-def _add_older_names(
-    known: _Names, options: Iterable[tuple[Any, list[cfg.Opt]]]
-) -> None:
-    for group, each in options:
-        for old in (old for opt in each for old in opt.deprecated_opts):
-            known.setdefault(old.group or group or 'DEFAULT', set()).add(
-                str(old.name))
+        for option in each:
+            known.setdefault(group or 'DEFAULT', set()).add(option.dest)
+            for old in option.deprecated_opts:
+                known.setdefault(old.group or group or 'DEFAULT', set()).add(
+                    str(old.name))
 
 
 def _paths(
