@@ -249,15 +249,14 @@ Changes = tuple[tuple[str, int], ...]
 Pair = tuple[float, float]
 
 
-def extrema_of(column: Column) -> Pair:
-    """Return the minimum and the maximum of a column.
+def least_of(column: Column) -> float:
+    """Return the minimum of a column; NaN if any value is NaN."""
+    return float(np.minimum.reduce(column)) if len(column) else math.inf
 
-    They are infinity and minus infinity for an empty column, and NaN if any
-    value is NaN.
-    """
-    if not len(column):
-        return math.inf, -math.inf
-    return float(np.min(column)), float(np.max(column))
+
+def most_of(column: Column) -> float:
+    """Return the maximum of a column; NaN if any value is NaN."""
+    return float(np.maximum.reduce(column)) if len(column) else -math.inf
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
+from collections.abc import Set
 import contextlib
 import dataclasses
 import math
@@ -256,7 +257,7 @@ class HostTable:
         """
         columns = hosts.columns
         if not columns.is_detached:
-            columns.give_back()
+            columns.end()
             self._keep_idle(columns)
 
     def detach(self, hosts: host_view.Hosts) -> None:
@@ -307,6 +308,8 @@ class HostTable:
                     node, resources, hosts.now,
                     self._providers_of(node, resources), is_last=is_last))
             snapshot = self._published
+            if columns.snapshot is snapshot:
+                columns.reserved_at = len(snapshot.overlay)
             for allocation in allocations:
                 self._pending.setdefault(
                     allocation.node, []).append(allocation)
@@ -581,7 +584,9 @@ class HostTable:
             the maximum and the step size of one allocation by resource class;
             a class that is left out has no limits
         """
+        usages = list(usages)
         with self._lock:
+            self._fold(reported={uuid for uuid, *_ in usages})
             rows, of_hosts = [], []
             for usage in usages:
                 uuid, capacity, used, _, units = usage
@@ -590,10 +595,8 @@ class HostTable:
                     self._set_other(
                         uuid, _available(capacity, used), _bounds(units))
                     continue
-                if self._pending:
-                    self._fold(reported=uuid)
-                    for allocation in self._pending.get(uuid, ()):
-                        allocation.maybe_reported = True
+                for allocation in self._pending.get(uuid, ()):
+                    allocation.maybe_reported = True
                 rows.append(row)
                 of_hosts.append(usage)
             if rows:
@@ -662,7 +665,6 @@ class HostTable:
         node, number = self._others.children.get(uuid, ('', 0))
         if not node and uuid not in self._others.sharing:
             return
-        self._fold(reported=uuid)
         for allocations in (
                 [self._pending.get(node, [])] if node
                 else self._pending.values()):
@@ -713,44 +715,45 @@ class HostTable:
         with self._lock:
             self._fold(before=before)
             for uuid in self._inflight_builds.expire(before):
-                self._add(self._rows[uuid], host_view.BUILDS, -1)
-                self._changed = True
+                self._add(self._rows[uuid], [(host_view.BUILDS, -1)])
 
-    def _fold(self, reported: str = '', before: float = -math.inf) -> None:
+    def _fold(
+        self, reported: Set[str] = frozenset(), before: float = -math.inf
+    ) -> None:
         """Move confirmed allocations from the overlay to the columns.
 
         The last usage report may or may not contain a claim. Its allocation
         stays in the overlay until the next report, which does.
 
-        :param reported: the provider whose usage is about to be set
+        :param reported: the providers whose usage is about to be set
         :param before: wall clock time; an earlier allocation does not wait
         """
         for node, allocations in list(self._pending.items()):
             # Select confirmed allocations that the columns do not include,
             # or whose wait for a usage report ends now.
             claimed = [each for each in allocations if each.claimed and (
-                not each.maybe_reported or reported in each.providers
-                or each.at < before)]
-            row = self._rows.get(node)
+                not each.maybe_reported or each.at < before
+                or not reported.isdisjoint(each.providers))]
             for allocation in claimed:
                 self._remove(allocation)
-                if row is None:
-                    continue
-                self._changed = True
-                # Apply each change to its sharing provider or to its column.
-                for name, amount in host_view.changes(allocation.resources):
-                    if (host_columns.AT in name
-                            and self._others.add(name, amount)):
-                        continue
-                    if name.startswith(host_columns.AVAILABLE):
-                        self._available_column(
-                            name.removeprefix(host_columns.AVAILABLE))
-                    self._add(row, name, amount)
-                self._inflight_builds.add(node, allocation.at)
+                if node in self._rows:
+                    self._add(self._rows[node],
+                              host_view.changes(allocation.resources))
+                    self._inflight_builds.add(node, allocation.at)
 
-    def _add(self, row: int, name: str, amount: float) -> None:
-        self._writable(name)[row] += amount
+    def _add(
+        self, row: int, changes: Iterable[tuple[str, float]]
+    ) -> None:
+        """Apply changes to the columns of a host, or to sharing providers."""
+        for name, amount in changes:
+            if host_columns.AT in name and self._others.add(name, amount):
+                continue
+            if name.startswith(host_columns.AVAILABLE):
+                self._available_column(
+                    name.removeprefix(host_columns.AVAILABLE))
+            self._writable(name)[row] += amount
         self._log.add((row,))
+        self._changed = True
 
     def _place(self, uuids: Sequence[str]) -> Column:
         """Return the rows of these hosts; new ones get defaults."""

@@ -73,10 +73,15 @@ class MergedColumns:
         self.taken: list[tuple[int, Mapping[str, int]]] = []
         #: The pending allocations that this decision ignores, or None.
         self.discounted: Sequence[tuple[int, Changes]] | None = None
+        #: The position of these allocations in the overlay, once they are
+        #: reserved.
+        self.reserved_at: int | None = None
         self._copies: dict[str, host_snapshot.Column] = {}
         self._shared: dict[str, float] = {}
         self._shown: dict[str, host_snapshot.Column] = {}
-        self._extrema: dict[str, host_snapshot.Pair] = {}
+        #: The minima and the maxima of the copies, as far as they are known.
+        self._least: dict[str, float] = {}
+        self._most: dict[str, float] = {}
         self._length = len(snapshot)
 
     def __len__(self) -> int:
@@ -109,14 +114,29 @@ class MergedColumns:
         """The names of all columns."""
         return list({**self.snapshot.columns, **self._copies})
 
-    def extrema(self, name: str) -> host_snapshot.Pair:
-        """Return the minimum and the maximum of a column."""
-        known = (self._extrema if name in self._copies
-                 else self.snapshot.extrema)
-        found = known.get(name)
-        if found is None:
-            found = known[name] = host_snapshot.extrema_of(self[name])
-        return found
+    def least(self, name: str) -> float:
+        """Return the minimum of a column."""
+        if name not in self._copies:
+            return self._extrema(name)[0]
+        if name not in self._least:
+            self._least[name] = host_snapshot.least_of(self[name])
+        return self._least[name]
+
+    def most(self, name: str) -> float:
+        """Return the maximum of a column."""
+        if name not in self._copies:
+            return self._extrema(name)[1]
+        if name not in self._most:
+            self._most[name] = host_snapshot.most_of(self[name])
+        return self._most[name]
+
+    def _extrema(self, name: str) -> host_snapshot.Pair:
+        """Return the extrema of a column of the snapshot."""
+        known = self.snapshot.extrema
+        if name not in known:
+            known[name] = (host_snapshot.least_of(self[name]),
+                           host_snapshot.most_of(self[name]))
+        return known[name]
 
     def follow(self, snapshot: host_snapshot.Snapshot) -> None:
         """Update to this snapshot and its overlay."""
@@ -151,8 +171,8 @@ class MergedColumns:
         self._note(rows)
         for table in self.tables.values():
             table.forget(rows)
-        for name in self._copies:
-            self._extrema.pop(name, None)
+        self._least.clear()
+        self._most.clear()
 
     def _note(self, rows: host_snapshot.Column | tuple[int]) -> None:
         """Note that rows changed."""
@@ -184,7 +204,15 @@ class MergedColumns:
             self._add(row, changes(tuple(resources.items())), -1)
         for row, changed in self.discounted or ():
             self._add(row, changed)
-        self.taken, self.discounted = [], None
+        self.taken, self.discounted, self.reserved_at = [], None, None
+
+    def end(self) -> None:
+        """End the decision; what it has reserved is in the overlay."""
+        if self.reserved_at == self.position:
+            # The next entries are applied already.
+            self.position += len(self.taken)
+            self.taken = []
+        self.give_back()
 
     def detach(self) -> 'MergedColumns | None':
         """Return the columns for later decisions; these show the snapshot.
@@ -196,7 +224,7 @@ class MergedColumns:
         """
         if self.kept:
             return None
-        self.give_back()
+        self.end()
         # A copy would take longer than the rest.
         other = MergedColumns(self.snapshot)
         other.__dict__, self.__dict__ = self.__dict__, other.__dict__
@@ -216,7 +244,14 @@ class MergedColumns:
                     continue
                 column = self._copy(name)
             column[row] += times * amount
-            self._extrema.pop(name, None)
+            # A lower value is the minimum, or does not change it.
+            least = self._least.get(name)
+            if least is not None:
+                if times * amount < 0:
+                    self._least[name] = min(least, float(column[row]))
+                else:
+                    del self._least[name]
+            self._most.pop(name, None)
 
     def shared_available(self, uuid: str, resource: str) -> float:
         """Return the available amounts of a sharing provider."""
@@ -402,16 +437,16 @@ class Hosts:
 
         For all hosts of a table the result is cached until the column changes.
         """
-        return self._extrema(name)[0]
+        return (self.columns.least(name) if self._is_in_columns(name)
+                else host_snapshot.least_of(self[name]))
 
     def most(self, name: str) -> float:
         """Return the maximum of a column; minus infinity without hosts."""
-        return self._extrema(name)[1]
+        return (self.columns.most(name) if self._is_in_columns(name)
+                else host_snapshot.most_of(self[name]))
 
-    def _extrema(self, name: str) -> host_snapshot.Pair:
-        if self._rows is None and name not in host_snapshot.FACTS:
-            return self.columns.extrema(name)
-        return host_snapshot.extrema_of(self[name])
+    def _is_in_columns(self, name: str) -> bool:
+        return self._rows is None and name not in host_snapshot.FACTS
 
     @property
     def most_children(self) -> int:

@@ -11,20 +11,25 @@ from cellsched.hosts import snapshot
 from tests.unit import base
 
 
-class TestExtremaOf(base.TestCase):
+class TestExtrema(base.TestCase):
 
     def test_nan_makes_both_extrema_nan(self):
-        least, most = snapshot.extrema_of(np.array([1.0, math.nan]))
+        column = np.array([1.0, math.nan])
 
-        self.assertTrue(math.isnan(least) and math.isnan(most))
+        self.assertTrue(math.isnan(snapshot.least_of(column)))
+        self.assertTrue(math.isnan(snapshot.most_of(column)))
 
     def test_extrema_of_an_empty_column_are_infinite(self):
-        self.assertEqual(
-            (math.inf, -math.inf), snapshot.extrema_of(np.empty(0)))
+        column = np.empty(0)
+
+        self.assertEqual((math.inf, -math.inf), (
+            snapshot.least_of(column), snapshot.most_of(column)))
 
     def test_extrema_of_truth_values_are_numbers(self):
-        self.assertEqual(
-            (0.0, 1.0), snapshot.extrema_of(np.array([True, False])))
+        column = np.array([True, False])
+
+        self.assertEqual((0.0, 1.0), (
+            snapshot.least_of(column), snapshot.most_of(column)))
 
 
 class TestRowIndex(base.TestCase):

@@ -67,6 +67,17 @@ class TestReading(base.TestCase):
         self.assertTrue(first.is_whole)
         self.assertIs(first['vcpus_used'], second['vcpus_used'])
 
+    def test_reused_views_count_each_reservation_once(self):
+        views = [self.table.view(0.0) for _ in range(3)]
+        for hosts in views:
+            hosts.take(0, {'VCPU': 1})
+            self.table.reserve(hosts)
+        for hosts in views:
+            self.table.reuse(hosts)
+
+        for hosts in [self.table.view(0.0) for _ in views]:
+            self.assertEqual([4, 2], hosts['vcpus_used'].tolist())
+
 
 class TestKept(base.TestCase):
     """What is kept of a table, until something lasting changes."""

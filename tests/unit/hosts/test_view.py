@@ -58,6 +58,14 @@ class TestColumns(base.TestCase):
         self.assertEqual((6, 8, 0), (
             hosts.least('vcpus_used'), hosts.most('vcpus_used'),
             hosts.least_available('GB')))
+        hosts.take(1, {'GB': 5, 'VCPU': 9})
+        self.assertEqual((6, 15, -4), (
+            hosts.least('vcpus_used'), hosts.most('vcpus_used'),
+            hosts.least_available('GB')))
+        hosts.columns.give_back()
+        self.assertEqual((5, 7, 1), (
+            hosts.least('vcpus_used'), hosts.most('vcpus_used'),
+            hosts.least_available('GB')))
 
     def test_extrema_are_cached_while_a_column_is_unchanged(self):
         table = builders.table(vcpus_used=[5, 6], free_ram_mb=[1, 2])
