@@ -78,7 +78,8 @@ class MergedColumns:
         self.reserved_at: int | None = None
         self._copies: dict[str, host_snapshot.Column] = {}
         self._shared: dict[str, float] = {}
-        self._shown: dict[str, host_snapshot.Column] = {}
+        #: All columns, read-only.
+        self._shown = dict(snapshot.columns)
         #: The minima and the maxima of the copies, as far as they are known.
         self._least: dict[str, float] = {}
         self._most: dict[str, float] = {}
@@ -88,7 +89,7 @@ class MergedColumns:
         return self._length
 
     def __contains__(self, name: str) -> bool:
-        return name in self.snapshot.columns or name in self._copies
+        return name in self._shown
 
     def __getitem__(self, name: str) -> host_snapshot.Column:
         """Return a column by name, as a read-only array.
@@ -98,21 +99,27 @@ class MergedColumns:
         """
         column = self._shown.get(name)
         if column is None:
-            column = self.snapshot.columns.get(name)
-            if column is None:
-                raise self.snapshot.missing(name)
+            raise self.snapshot.missing(name)
         return column
+
+    def values_at(self, row: int, names: Iterable[str]) -> list[Any]:
+        """Return the values of columns in a row, with codes decoded."""
+        encodings, found = self.snapshot.encodings, []
+        for name in names:
+            given, encoding = self[name][row], encodings.get(name)
+            found.append(given if encoding is None else encoding.values[given])
+        return found
 
     def amounts(self, row: int, classes: tuple[str, ...]) -> list[float]:
         """Return the available amounts of classes in a row; 0 without one."""
-        shown, known = self._shown, self.snapshot.columns
-        return [0.0 if (column := shown.get(name, known.get(name))) is None
+        shown = self._shown
+        return [0.0 if (column := shown.get(name)) is None
                 else column.item(row) for name in _available(classes)]
 
     @property
     def names(self) -> list[str]:
         """The names of all columns."""
-        return list({**self.snapshot.columns, **self._copies})
+        return list(self._shown)
 
     def least(self, name: str) -> float:
         """Return the minimum of a column."""
@@ -163,9 +170,11 @@ class MergedColumns:
         self.reports.add(rows)
         taken = [row for row, _ in self.snapshot.overlay[:self.position]]
         rows = np.union1d(rows, np.array(taken, dtype='int64'))
+        copies = {name: self._shown[name] for name in self._copies}
         for name, changed in self._copies.items():
             column = snapshot.columns.get(name)
             changed[rows] = 0 if column is None else column[rows]
+        self._shown = {**snapshot.columns, **copies}
         self.snapshot, self.position = snapshot, 0
         self._shared.clear()
         self._note(rows)
@@ -504,11 +513,7 @@ class Hosts:
 
         :param row: index of the host among these hosts
         """
-        encodings, found = self.columns.snapshot.encodings, []
-        for name in names:
-            given, encoding = self[name][row], encodings.get(name)
-            found.append(given if encoding is None else encoding.values[given])
-        return found
+        return self.columns.values_at(self.table_rows(row), names)
 
     def each(
         self, name: str, function: Callable[[Any], Any], dtype: str = 'bool'

@@ -300,8 +300,8 @@ class Replay:
         places = selector.selections(alternates)
         if passed.isdisjoint(first.compute_node_uuid for first, *_ in places):
             return Answer.of(places)
-        for number in range(len(selector.following)):
-            if selector.alternative(number).node not in passed:
+        for number, host in enumerate(selector.alternatives()):
+            if host.node not in passed:
                 selector.choose_other(number, entry.data.get('full', ()))
                 return Answer.of(selector.selections(alternates))
         raise exception.NoValidHost(

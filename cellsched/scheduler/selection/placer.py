@@ -222,24 +222,12 @@ class Placer:
         attempt = PlacementAttempt(
             context, self.pipeline, request, uuids, alternates, claim,
             deadline=self._deadline(context))
-        with self._counted():
-            if self.recorder is None:
-                return self._answer(attempt)
-            return self._answer_and_record(attempt, self.recorder)
-
-    def _deadline(self, context: RequestContext) -> Deadline:
-        if context.answer_by is None:
-            return Deadline(self.clock)
-        now = self.now or self.clock.timestamp
-        return Deadline(self.clock, context.answer_by - now())
-
-    @contextlib.contextmanager
-    def _counted(self) -> Iterator[None]:
-        """Count a request by its result, and observe its duration."""
         began, result = self.clock.monotonic(), metrics.FAILED
         try:
-            yield
+            places = (self._answer(attempt) if self.recorder is None
+                      else self._answer_and_record(attempt, self.recorder))
             result = metrics.SELECTED
+            return places
         except exception.CellschedException as exc:
             result = next((name for kind, name in _RESULTS
                            if isinstance(exc, kind)), result)
@@ -249,6 +237,12 @@ class Placer:
                 (metrics.REQUESTS, (result,), 1),
                 (metrics.REQUEST_SECONDS, (),
                  self.clock.monotonic() - began)])
+
+    def _deadline(self, context: RequestContext) -> Deadline:
+        if context.answer_by is None:
+            return Deadline(self.clock)
+        now = self.now or self.clock.timestamp
+        return Deadline(self.clock, context.answer_by - now())
 
     def _answer_and_record(
         self, attempt: PlacementAttempt, recorder: recording.Recorder
@@ -282,15 +276,16 @@ class Placer:
         if refusal is not None:
             self.record(context, request, uuids, self._no_decision(refusal))
             raise refusal
-        with self._timed(context) as pipeline:
-            attempt.pipeline = pipeline
-            try:
-                if request.hint(request_validation.REBUILD):
-                    return self._check_rebuild(attempt)
-                return self._place(attempt)
-            except exception.PluginFailed as exc:
-                self.record(context, request, uuids, self._no_decision(exc))
-                raise
+        attempt.pipeline = self.pipeline.timed(self.clock.monotonic)
+        try:
+            if request.hint(request_validation.REBUILD):
+                return self._check_rebuild(attempt)
+            return self._place(attempt)
+        except exception.PluginFailed as exc:
+            self.record(context, request, uuids, self._no_decision(exc))
+            raise
+        finally:
+            self._note_plugins(attempt)
 
     def _check_rebuild(
         self, attempt: PlacementAttempt
@@ -525,8 +520,7 @@ class Placer:
         attempt.decision = selector.decision()
         if attempt.claim and attempt.reserve and complete:
             attempt.choices = [selector.chosen(), *(
-                [selector.alternative(number)]
-                for number in range(len(selector.following)))]
+                [each] for each in selector.alternatives())]
         if attempt.why is not None:
             attempt.decision.examples = selector.examples()
 
@@ -790,23 +784,17 @@ class Placer:
             len(self.loader.table), (), (),
             error.kwargs.get('reason') or error.format_message())
 
-    @contextlib.contextmanager
-    def _timed(
-        self, context: RequestContext
-    ) -> Iterator[Pipeline]:
-        """Return the pipeline for one request; log its slow plug-ins."""
-        pipeline = self.pipeline.timed(self.clock.monotonic)
-        try:
-            yield pipeline
-        finally:
-            if self.metrics.is_on:
-                self.metrics.add_all(
-                    (metrics.PLUGIN_SECONDS, _label(name, kind), seconds)
-                    for kind, name, seconds in pipeline.slow(0.0))
-            for kind, name, seconds in pipeline.slow(self.slow_plugin_s):
-                LOG.warning(
-                    '%s %s took %.1f seconds in the decision on request %s',
-                    kind, name, seconds, context.request_id)
+    def _note_plugins(self, attempt: PlacementAttempt) -> None:
+        """Measure the plug-ins of a request, and log the slow ones."""
+        pipeline = attempt.pipeline
+        if self.metrics.is_on:
+            self.metrics.add_all(
+                (metrics.PLUGIN_SECONDS, _label(name, kind), seconds)
+                for kind, name, seconds in pipeline.slow(0.0))
+        for kind, name, seconds in pipeline.slow(self.slow_plugin_s):
+            LOG.warning(
+                '%s %s took %.1f seconds in the decision on request %s',
+                kind, name, seconds, attempt.context.request_id)
 
     def plan(
         self, context: RequestContext, request: objects.RequestSpec,
@@ -822,20 +810,23 @@ class Placer:
             return [], self._no_decision(refusal)
         request = with_members(request, uuids)
         self.loader.follow(context)
-        with self._timed(context) as pipeline:
-            attempt = PlacementAttempt(
-                context, pipeline, request, uuids, alternates, reserve=False,
-                is_last=True, deadline=Deadline(self.clock))
+        attempt = PlacementAttempt(
+            context, self.pipeline.timed(self.clock.monotonic), request,
+            uuids, alternates, reserve=False, is_last=True,
+            deadline=Deadline(self.clock))
+        try:
             while True:
                 self._locate(attempt, query_own=True)
                 self._select_and_reserve(attempt)
                 if attempt.places or not self.loader.extend():
                     break
+        finally:
+            self._note_plugins(attempt)
         if not attempt.places:
             assert attempt.why is not None
             _explain(attempt.decision,
                      attempt.why.with_left_out(self.loader.left_out()))
-        attempt.decision.slow = pipeline.slow(self.slow_plugin_s)
+        attempt.decision.slow = attempt.pipeline.slow(self.slow_plugin_s)
         return attempt.places, attempt.decision
 
     def release(self, host: str, instance: str) -> None:
@@ -937,7 +928,7 @@ def _claim_request(attempt: PlacementAttempt) -> ClaimRequest | None:
     batches = [[
         claims_base.Claim(
             located.consumers.get(uuid, uuid), provider, amounts,
-            claims_base.membership(
+            None if group is None else claims_base.membership(
                 group, each.host, uuid, attempt.lost_hosts),
             project_id, user_id)
         for uuid, each in zip(attempt.uuids, choice)

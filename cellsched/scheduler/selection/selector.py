@@ -392,22 +392,24 @@ class Selector:
                          else allocated.resources, uuid)
         self._offers.taken(row, allocated)
 
-    def alternative(self, number: int) -> ChosenHost:
-        """Return one of the next hosts of a request for one instance."""
-        return self._chosen_host(*self.following[number])
+    def alternatives(self) -> list[ChosenHost]:
+        """Return the next hosts of a request for one instance."""
+        return self._chosen_hosts(self.following)
 
     def chosen(self) -> list[ChosenHost]:
         """Return the selected host of each instance."""
-        return [self._chosen_host(row, self._allocations.get(number))
-                for number, row in enumerate(self._rows)]
+        return self._chosen_hosts(
+            (row, self._allocations.get(number))
+            for number, row in enumerate(self._rows))
 
-    def _chosen_host(
-        self, row: int, allocated: allocation.ProviderAllocations | None
-    ) -> ChosenHost:
-        uuid, host = self._hosts.values_at(row, 'uuid', 'host')
-        return ChosenHost(host, uuid, {
-            uuid: self._resources} if allocated is None
-            else allocated.allocations)
+    def _chosen_hosts(
+        self, chosen: Iterable[
+            tuple[int, allocation.ProviderAllocations | None]],
+    ) -> list[ChosenHost]:
+        hosts, uuids = self._hosts['host'], self._hosts['uuid']
+        return [ChosenHost(hosts[row], uuids[row], {
+            uuids[row]: self._resources} if allocated is None
+            else allocated.allocations) for row, allocated in chosen]
 
     def choose_other(self, number: int, full: Iterable[str] = ()) -> None:
         """Select one of the alternatives in place of the first choice.
