@@ -49,7 +49,7 @@ class ClaimRequest:
 
     def end(self, outcome: base.AnyOf | BaseException) -> None:
         """Set the outcome of the batches that the store was asked about."""
-        if isinstance(outcome, base.AnyOf):
+        if self.busy and isinstance(outcome, base.AnyOf):
             chosen = outcome.chosen
             outcome = dataclasses.replace(
                 outcome, chosen=None if chosen is None else self.asked[chosen],
