@@ -101,6 +101,9 @@ class WeightPart:
         #: Whether it affects the ranking. With equal bounds all scores are 0;
         #: bounds that are too close to divide a multiplier count as equal.
         self.counts = self.high - self.low > _LEAST
+        #: Whether scores are shifted to 0 before multiplication.
+        self._moved = (isinstance(self.multiplier, np.ndarray)
+                       or abs(self.low) > _FAR * (self.high - self.low))
         self._how = self.low, self.high, self._clamped
         return self._how != before
 
@@ -148,12 +151,6 @@ class WeightPart:
         multiplier = (self.multiplier[place] if isinstance(
             self.multiplier, np.ndarray) else self.multiplier)
         return float(score * (multiplier / (self.high - self.low)))
-
-    @property
-    def _moved(self) -> bool:
-        """Return whether scores are shifted to 0 before multiplication."""
-        return (isinstance(self.multiplier, np.ndarray)
-                or abs(self.low) > _FAR * (self.high - self.low))
 
     def share(self, place: int) -> WeightShare:
         """Return its share in the weight of the host at an index."""
