@@ -5,8 +5,9 @@ A state is a snapshot with the first entries of its overlay. It is written as a
 list of documents, plain data, each with one of these keys:
 
 * ``specs`` begins a table: the columns of plug-ins.
-* ``drop`` and ``add`` have uuids of compute nodes. New hosts follow the
-  present ones.
+* ``add`` has uuids of compute nodes, which follow the present ones. Earlier
+  releases did not begin a table for other hosts: ``drop`` has the hosts to
+  remove before.
 * ``columns`` has values by column, for the hosts at ``rows``. A coded column
   has the different ``values``, and the index of each host's value, ``codes``.
 * ``cells`` has times and failures of the cells that changed, or null.
@@ -16,6 +17,8 @@ list of documents, plain data, each with one of these keys:
 
 from collections.abc import Iterable
 from collections.abc import Iterator
+import itertools
+import operator
 from typing import Any
 
 import numpy as np
@@ -63,16 +66,20 @@ class StateEncoder:
         """
         before, last, known = self._last
         disabled = {**snapshot.cells.disabled, **dict.fromkeys(closed, '')}
-        is_same = before is snapshot and disabled == known
-        if before is _NONE or not _follows(before, snapshot):
-            before = _NONE
+        if before.rows is not snapshot.rows or (
+                before.columns['child_uuids']
+                is not snapshot.columns['child_uuids']):
+            # Other hosts, or other providers, are rare.
+            before, known = _NONE, {}
             yield {'specs': [[spec.name, spec.dtype, _plain(spec.default)]
                              for spec in snapshot.specs.values()
                              if spec.name not in _STANDARD]}
+            yield {'add': snapshot.columns['uuid'].tolist()}
         if before is not snapshot:
             yield from _difference(before, snapshot)
-        if disabled != known or before is _NONE:
+        if disabled != known:
             yield {'disabled': disabled}
+        is_same = before is snapshot and disabled == known
         if not is_same or position != last:
             # Another thread may have decided on a newer state before.
             start = last if is_same and position > last else 0
@@ -81,47 +88,21 @@ class StateEncoder:
         self._last = snapshot, position, disabled
 
 
-def _follows(before: Snapshot, after: Snapshot) -> bool:
-    """Return whether a state can be written as changes to another one."""
-    if not before.columns.keys() <= after.columns.keys():
-        return False
-    if before.rows is after.rows:
-        return True
-    # The hosts that stay keep their order, and new ones follow.
-    stay = [uuid for uuid in before.columns['uuid'] if uuid in after.rows]
-    return stay == after.columns['uuid'][:len(stay)].tolist()
-
-
 def _difference(before: Snapshot, after: Snapshot) -> Iterator[Document]:
-    # 1. Hosts that are gone, and new ones.
-    stays: Any = slice(None)
-    if before.rows is not after.rows:
-        uuids = before.columns.get('uuid', np.empty(0, object))
-        stays = np.array([uuid in after.rows for uuid in uuids], bool)
-        yield {'drop': uuids[~stays].tolist(),
-               'add': after.columns['uuid'][stays.sum():].tolist()}
-    # 2. Changed values; adjacent columns with the same rows are together.
-    rows = moved = np.empty(0, int)
-    group: dict[str, Column] = {}
-    for name, column in after.columns.items():
-        if name == 'uuid' or before.columns.get(name) is column:
-            continue
-        changed = _changed(name, before, after, stays)
-        if name == 'child_uuids':
-            moved = changed
-        elif name == 'child_units' or (
-                name.startswith(host_columns.AVAILABLE)
-                and host_columns.AT in name):
-            # New children reset these columns in the reader's table.
-            changed = np.union1d(changed, moved)
-        if len(changed) or not (
-                name in before.columns or name in after.specs):
-            if not np.array_equal(changed, rows):
-                yield from _values(rows, group, after)
-                rows, group = changed, {}
-            group[name] = column
-    yield from _values(rows, group, after)
-    # 3. Facts of cells, and sharing providers.
+    # 1. Changed values; adjacent columns with the same rows are together.
+    changed = [
+        (name, rows.tolist()) for name, column in after.columns.items()
+        if name != 'uuid' and before.columns.get(name) is not column
+        and (len(rows := _changed(name, before, after)) or not (
+            name in before.columns or name in after.specs))]
+    for rows, same in itertools.groupby(changed, operator.itemgetter(1)):
+        names = [name for name, _ in same]
+        for first in range(0, len(rows) or 1, _CHUNK):
+            some = rows[first:first + _CHUNK]
+            yield {'rows': some, 'columns': {
+                name: _listed(after.columns[name][some],
+                              after.encodings.get(name)) for name in names}}
+    # 2. Facts of cells, and sharing providers.
     cells, known = after.cells.known, before.cells.known
     if changes := {
             uuid: cell and [cell.heard_at, cell.failures, cell.failed_at]
@@ -135,37 +116,19 @@ def _difference(before: Snapshot, after: Snapshot) -> Iterator[Document]:
             for uuid, each in after.sharing.items()}}
 
 
-def _changed(
-    name: str, before: Snapshot, after: Snapshot, stays: Any
-) -> Column:
-    """Return the rows with another value.
-
-    :param stays: the rows of the hosts that are not gone
-    """
-    column, encoding = after.columns[name], after.encodings.get(name)
-    known = before.columns.get(name)
+def _changed(name: str, before: Snapshot, after: Snapshot) -> Column:
+    """Return the rows with another value than before, or than the default."""
+    encoding = after.encodings.get(name)
+    known: Any = before.columns.get(name)
     if known is None:
-        known = column[:0]
+        # The code of a default is 0.
+        spec = after.specs.get(name)
+        known = 0 if spec is None or encoding is not None else spec.default
     elif encoding is not None and before.encodings[name] is not encoding:
         # The table has removed unused values, and has other codes.
         known = np.array([*map(
             encoding.code, before.encodings[name].values)])[known]
-    known = known[stays] if len(known) else known
-    # A new host has defaults; those are not written. Their code is 0.
-    spec = after.specs.get(name)
-    default = 0 if spec is None or encoding is not None else spec.default
-    rest = np.full(len(column) - len(known), default, column.dtype)
-    return np.flatnonzero(np.concatenate((known, rest)) != column)
-
-
-def _values(
-    rows: Column, group: dict[str, Column], snapshot: Snapshot
-) -> Iterator[Document]:
-    for first in range(0, len(rows) or 1, _CHUNK) if group else ():
-        some = rows[first:first + _CHUNK]
-        yield {'rows': some.tolist(), 'columns': {
-            name: _listed(column[some], snapshot.encodings.get(name))
-            for name, column in group.items()}}
+    return np.flatnonzero(after.columns[name] != known)
 
 
 def _listed(column: Column, encoding: DictionaryEncoding | None) -> Any:

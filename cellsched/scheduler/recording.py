@@ -23,7 +23,6 @@ from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
-import contextlib
 import dataclasses
 import fcntl
 import functools
@@ -33,12 +32,12 @@ import itertools
 import json
 import logging
 import math
+import operator
 import os
 import pathlib
 import re
 import threading
 from typing import Any
-from typing import BinaryIO
 from typing import NamedTuple
 import zlib
 
@@ -84,9 +83,6 @@ _LINE_MAX = 2 ** 28
 
 #: The numbers in the names of files: of the process, and of the file.
 _NUMBERS = re.compile(r'\.(\d{1,6})\.(\d{6,12})')
-
-#: Seconds between two log lines about decisions that were dropped.
-_DROPPED_S = 60.0
 
 
 class Basis(NamedTuple):
@@ -234,26 +230,11 @@ class Entry:
         self.at: float = data['at']
         #: The servers of the request.
         self.uuids: Sequence[str] = data['uuids']
+        #: The request, as the scheduler decided on it.
+        self.request = objects.RequestSpec.obj_from_primitive(data['request'])
         self.answer = Answer(
             [Place(*each) for each in data.get('places', ())],
             *data.get('error', ()))
-
-    @functools.cached_property
-    def request(self) -> objects.RequestSpec:
-        """The request, as the scheduler decided on it.
-
-        :raises cellsched.exception.InvalidField: it is not readable
-        """
-        try:
-            return objects.RequestSpec.obj_from_primitive(self.data['request'])
-        except exception.InvalidField:
-            raise
-        except Exception as exc:
-            raise exception.InvalidField(
-                where='recording', field='request', problem=(
-                    f'the request of {self.uuids[:1]} is not readable: '
-                    f'{type(exc).__name__}'),
-                expected='a RequestSpec') from None
 
     def hosts(self) -> view.Hosts:
         """Return the hosts as the decision read them."""
@@ -264,12 +245,9 @@ class Entry:
         return hosts
 
 
-#: The recorded fields of objects, by name; None for all.
-_FIELDS: Mapping[str, frozenset[str] | None] = {
-    **dict.fromkeys((
-        'ComputeNodeList', 'Destination', 'ImageMetaProps', 'InstanceGroup',
-        'SchedulerLimits', 'SchedulerRetries')),
-    **{name: frozenset(fields.split()) for name, fields in (
+#: The recorded fields of objects, by name; all fields of other objects.
+_FIELDS: Mapping[str | None, frozenset[str]] = {
+    name: frozenset(fields.split()) for name, fields in (
         ('ComputeNode', 'host hypervisor_hostname uuid'),
         ('CellMapping', 'id uuid name disabled'),
         ('Flavor', 'id name flavorid vcpus memory_mb root_gb ephemeral_gb '
@@ -280,7 +258,7 @@ _FIELDS: Mapping[str, frozenset[str] | None] = {
          'ignore_hosts image instance_group instance_uuid is_bfv limits '
          'migration_uuid num_instances numa_topology pci_requests project_id '
          'request_level_params requested_destination requested_resources '
-         'retry scheduler_hints user_id'))}}
+         'retry scheduler_hints user_id'))}
 
 _NAME, _DATA = 'nova_object.name', 'nova_object.data'
 
@@ -302,19 +280,14 @@ def _is_secret(name: str) -> bool:
 def _without_secrets(value: Any) -> Any:
     """Return plain data with the recorded fields of objects only."""
     if isinstance(value, dict):
-        name = value.get(_NAME)
-        if name is None:
-            return {key: _MASK if _is_secret(key) else _without_secrets(each)
-                    for key, each in value.items()}
-        # Objects of Nova that this project does not know are passed on.
-        fields = _FIELDS.get(name)
-        data = value.get(_DATA) or {}
+        fields = _FIELDS.get(value.get(_NAME))
         if fields is not None:
-            data = {key: data[key] for key in data if key in fields}
-        return {
-            **{key: each for key, each in value.items()
-               if key != 'nova_object.changes'},
-            _DATA: _without_secrets(data)}
+            value = {**value, _DATA: {
+                name: each for name, each in value[_DATA].items()
+                if name in fields}}
+        return {name: _MASK if _is_secret(name) else _without_secrets(each)
+                for name, each in value.items()
+                if name != 'nova_object.changes'}
     if isinstance(value, (list, tuple)):
         return [_without_secrets(each) for each in value]
     return value
@@ -356,10 +329,9 @@ class Recorder:
         self._lock = threading.Lock()
         self._flushing = threading.Lock()
         self._waiting = collections.deque[MadeDecision]()
-        self._dropped = self._logged = 0
-        self._logged_at = -math.inf
-        self._is_outdated = False
+        self._dropped = 0
         self._conditions = Conditions(LOG, self.monotonic)
+        self._overloaded = f'Decisions are not recorded to {self.path}'
         self._failing = f'Decisions cannot be recorded to {self.path}'
         self._files: _Files | None = None
         self._encoder = StateEncoder()
@@ -401,9 +373,16 @@ class Recorder:
         with self._flushing:
             with self._lock:
                 batch, self._waiting = self._waiting, collections.deque()
+                dropped, self._dropped = self._dropped, 0
+            if dropped:
+                self._conditions.occur(
+                    self._overloaded,
+                    f'{dropped} came faster than they can be written')
+                self.metrics.add(metrics.RECORDED, ('dropped',), dropped)
+            else:
+                self._conditions.end(self._overloaded)
             if batch:
                 self._write(batch)
-            self._report()
 
     def follow_options(self) -> None:
         """Begin a new file, because options have changed.
@@ -411,7 +390,9 @@ class Recorder:
         The waiting decisions, which had the earlier options, are written.
         """
         self.flush()
-        self._is_outdated = True
+        with self._flushing:
+            if self._files is not None:
+                self._files.is_full = True
 
     def close(self) -> None:
         """Write the waiting decisions a last time."""
@@ -426,30 +407,28 @@ class Recorder:
         # table change least in this order.
         ordered = sorted(batch, key=lambda each: (
             each.basis.snapshot.version, each.basis.position))
+        result = 'written'
         try:
             if self._files is None:
                 self._files = _Files(self.path, self.bytes_max)
-            lines: Iterable[bytes] = map(_line, self._documents(ordered))
-            if self._files.is_full or self._is_outdated:
-                self._is_outdated = False
+            documents: Iterable[Mapping[str, Any]] = self._documents(ordered)
+            if self._files.is_full:
                 self._encoder = StateEncoder()
-                header = {'format': FORMAT, 'version': VERSION}
-                lines = itertools.chain(
-                    [_line({**header, **self.header()})], lines)
+                documents = itertools.chain([{
+                    'format': FORMAT, 'version': VERSION, **self.header(),
+                }], documents)
                 self._files.begin()
-            self._files.append(lines)
+            self._files.append(documents)
+            self._conditions.end(self._failing)
         except Exception as exc:
             # Go on with a new file. An error of the file system needs no
             # traceback.
-            with self._lock:
-                self._dropped += len(ordered)
             if self._files is not None:
                 self._files.is_full = True
             self._conditions.occur(self._failing, exc, logging.ERROR,
                                    not isinstance(exc, OSError))
-            return
-        self._conditions.end(self._failing)
-        self.metrics.add(metrics.RECORDED, ('written',), len(ordered))
+            result = 'dropped'
+        self.metrics.add(metrics.RECORDED, (result,), len(ordered))
 
     def _documents(
         self, batch: Iterable[MadeDecision]
@@ -460,25 +439,6 @@ class Recorder:
                     basis.snapshot, basis.position, basis.closed):
                 yield {'hosts': change}
             yield _entry(each)
-
-    def _report(self) -> None:
-        """Count and log the decisions that were dropped."""
-        with self._lock:
-            dropped, self._dropped = self._dropped, 0
-        if dropped:
-            self.metrics.add(metrics.RECORDED, ('dropped',), dropped)
-            self._logged += dropped
-        now = self.monotonic()
-        if self._logged and now - self._logged_at >= _DROPPED_S:
-            LOG.warning('%d decisions were not recorded to %s: they came '
-                        'faster than they can be written', self._logged,
-                        self.path)
-            self._logged, self._logged_at = 0, now
-
-
-def _line(document: Mapping[str, Any]) -> bytes:
-    text: str = jsonutils.dumps(document, separators=(',', ':'))
-    return text.encode() + b'\n'
 
 
 class _Files:
@@ -491,72 +451,59 @@ class _Files:
     def __init__(self, path: pathlib.Path, bytes_max: int) -> None:
         self._path = path
         self._bytes_max = bytes_max
-        self._lock, self._number = _lock(path)
-        self._file: BinaryIO | None = None
+        self._last = ''
         self._first = 0
+        for number in itertools.count():
+            self._number = number
+            self._lock = os.open(f'{path}.{number}.lock',
+                                 os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                os.close(self._lock)
         #: Whether a new file must begin.
         self.is_full = True
 
     def begin(self) -> None:
         """Begin a file, and remove the oldest ones."""
-        self._end()
-        present = _files_of(self._path).get(self._number, {})
-        size = sum(path.stat().st_size for path in present.values())
-        for _, oldest in sorted(present.items()):
+        present = [(number, file) for process, number, file
+                   in _files_of(self._path) if process == self._number]
+        size = sum(file.stat().st_size for _, file in present)
+        for _, oldest in present:
             if size > self._bytes_max * (_FILES - 1) // _FILES:
                 size -= oldest.stat().st_size
                 oldest.unlink()
-        name = f'{self._path}.{self._number}.{max(present, default=0) + 1:06}'
-        self._file = open(name, 'xb', opener=functools.partial(
-            os.open, mode=0o600))
+        last = max((number for number, _ in present), default=0)
+        self._last = f'{self._path}.{self._number}.{last + 1:06}'
+        os.close(os.open(
+            self._last, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         self._first = 0
 
-    def append(self, lines: Iterable[bytes]) -> None:
-        """Write lines as a member."""
-        assert self._file is not None
-        with gzip.GzipFile('', 'wb', 1, self._file, 0) as member:
-            for line in lines:
-                member.write(line)
-        self._file.flush()
+    def append(self, documents: Iterable[Mapping[str, Any]]) -> None:
+        """Write a line for each document, all as a member."""
+        with open(self._last, 'r+b') as file:
+            file.seek(0, os.SEEK_END)
+            with gzip.GzipFile('', 'wb', 1, file, 0) as member:
+                for each in documents:
+                    member.write(jsonutils.dumps(
+                        each, separators=(',', ':')).encode() + b'\n')
+            size = file.tell()
         # If the hosts alone take most of a file, it becomes larger.
-        size = self._file.tell()
         self._first = self._first or size
         self.is_full = size > max(self._bytes_max // _FILES, 2 * self._first)
 
     def close(self) -> None:
-        """Close the file, and leave the number to another process."""
-        self._end()
+        """Leave the number to another process."""
         os.close(self._lock)
 
-    def _end(self) -> None:
-        if self._file is not None:
-            with contextlib.suppress(OSError):
-                self._file.close()
-            self._file = None
 
-
-def _lock(path: pathlib.Path) -> tuple[int, int]:
-    """Lock the first free number of a process; return a descriptor too."""
-    for number in itertools.count():
-        found = os.open(f'{path}.{number}.lock',
-                        os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(found, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return found, number
-        except BlockingIOError:
-            os.close(found)
-    raise AssertionError
-
-
-def _files_of(path: pathlib.Path) -> dict[int, dict[int, pathlib.Path]]:
-    """Return the files of a recording, by process and number."""
-    found: dict[int, dict[int, pathlib.Path]] = {}
-    for each in path.parent.iterdir():
-        if each.name.startswith(path.name):
-            numbers = _NUMBERS.fullmatch(each.name[len(path.name):])
-            if numbers:
-                found.setdefault(int(numbers[1]), {})[int(numbers[2])] = each
-    return found
+def _files_of(path: pathlib.Path) -> list[tuple[int, int, pathlib.Path]]:
+    """Return the files of a recording by process and number, in order."""
+    return sorted(
+        (int(numbers[1]), int(numbers[2]), each)
+        for each in path.parent.iterdir() if each.name.startswith(path.name)
+        and (numbers := _NUMBERS.fullmatch(each.name[len(path.name):])))
 
 
 def read(
@@ -577,38 +524,36 @@ def read(
     :raises cellsched.exception.InvalidField: a file cannot be read, or is not
         a recording of this version
     """
-    streams = [
-        itertools.chain.from_iterable(
-            _read_file(file, process, tables, extra_columns, report)
-            for file in files)
-        for process, files in enumerate(_streams(pathlib.Path(path)))]
-    merged = heapq.merge(*streams, key=lambda entry: entry.at)
-    return (entry for entry in merged if since <= entry.at <= until)
-
-
-def _streams(path: pathlib.Path) -> list[list[pathlib.Path]]:
-    """Return the files of each process, in order."""
-    if path.is_file():
-        return [[path]]
+    path = pathlib.Path(path)
     try:
-        found = _files_of(path)
+        found = [(0, 0, path)] if path.is_file() else _files_of(path)
+        if not found:
+            raise _invalid(path, 'there is no such file',
+                           'a recording, which [scheduler] record names')
+        streams = [
+            itertools.chain.from_iterable(map(
+                functools.partial(
+                    _read_file, process, tables, extra_columns, report),
+                [file for _, _, file in files]))
+            for process, files in itertools.groupby(
+                found, operator.itemgetter(0))]
+        for entry in heapq.merge(*streams, key=operator.attrgetter('at')):
+            if since <= entry.at <= until:
+                yield entry
     except OSError as exc:
-        raise _unreadable(path, exc) from None
-    if not found:
-        raise _invalid(path, 'there is no such file',
-                       'a recording, which [scheduler] record names')
-    return [[files[number] for number in sorted(files)]
-            for _, files in sorted(found.items())]
+        raise _invalid(
+            path, f'it cannot be read: {exc.strerror}: {exc.filename}',
+            'a recording') from None
 
 
 def _read_file(
-    path: pathlib.Path, process: int, tables: bool,
-    extra_columns: Iterable[columns.Column], report: Callable[[str], object],
+    process: int, tables: bool, extra_columns: Iterable[columns.Column],
+    report: Callable[[str], object], path: pathlib.Path,
 ) -> Iterator[Entry]:
     decoder, header, number = StateDecoder(extra_columns), None, 0
     try:
         with path.open('rb') as raw, gzip.open(raw) as file:
-            if raw.peek()[:2] not in (_MAGIC, b'', _MAGIC[:1]):
+            if not _MAGIC.startswith(raw.peek()[:2]):
                 raise _invalid(path, 'it is not a recording',
                                'a file that [scheduler] record names')
             while line := file.readline(_LINE_MAX):
@@ -630,25 +575,15 @@ def _read_file(
                                 decoder.table if tables else None, process)
         if header is None:
             raise EOFError('it has no line')
-    except exception.InvalidField:
-        raise
     except (EOFError, gzip.BadGzipFile, json.JSONDecodeError,
             UnicodeError, zlib.error) as exc:
         report(f'{path}: the end is torn or damaged after line {number}, and '
                f'is skipped: {exc}')
-    except OSError as exc:
-        raise _unreadable(path, exc) from None
     except (ArithmeticError, AttributeError, LookupError, TypeError,
             ValueError) as exc:
         raise _invalid(path, f'line {number} is not valid: '
                        f'{type(exc).__name__}: {exc!s:.80}',
                        'a recording') from exc
-
-
-def _unreadable(
-    path: pathlib.Path, exc: OSError
-) -> exception.InvalidField:
-    return _invalid(path, f'it cannot be read: {exc.strerror}', 'a recording')
 
 
 def _invalid(

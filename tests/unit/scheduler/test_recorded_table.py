@@ -215,6 +215,18 @@ class TestStates(base.TestCase):
         self.sync([uuid_of(99)])
         self.sync()
 
+    def test_dropped_hosts_of_an_earlier_release(self):
+        """This release writes all hosts again."""
+        for document in (
+                {'specs': []}, {'drop': [], 'add': [*'abc']},
+                {'rows': [0, 1, 2], 'columns': {'num_instances': [1, 2, 3]}},
+                {'drop': ['b'], 'add': ['d']}):
+            self.decoder.apply(document)
+
+        table = self.decoder.table
+        self.assertEqual([*'acd'], table['uuid'].tolist())
+        self.assertEqual([1, 3, 0], table['num_instances'].tolist())
+
     def test_columns_missing_from_the_recording_have_defaults(self):
         self.decoder = recorded_table.StateDecoder(
             [columns.Column('rooms', columns.CODED, 'r', 'a plug-in')])

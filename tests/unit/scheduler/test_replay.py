@@ -186,7 +186,8 @@ class TestSamePolicy(recordings.RecordingTestCase):
         self.recorder.flush()
         first.close()
 
-        self.assert_same(2)
+        outcomes = self.assert_same(2)
+        self.assertEqual([0, 1], [each.entry.process for each in outcomes])
         self.assertEqual(
             ['decisions.0.000001', 'decisions.1.000001'],
             sorted(each.name for each in self.path.parent.iterdir()
