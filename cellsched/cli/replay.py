@@ -9,7 +9,6 @@ import collections
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
-import dataclasses
 import datetime
 import itertools
 import math
@@ -193,11 +192,9 @@ class Report:
 def _packing(entry: recording.Entry, moves: replay.Moves) -> dict[str, Any]:
     """Return how full the last hosts are, recorded and replayed."""
     assert entry.table is not None
-    before = replay.packing(entry.table, entry.at)
-    with moves.applied(entry.table, entry.process):
-        after = replay.packing(entry.table, entry.at)
-    return {'before': dataclasses.asdict(before),
-            'after': dataclasses.asdict(after)}
+    moved = moves.changes(entry.table, entry.process)
+    return {'before': replay.packing(entry.hosts()),
+            'after': replay.packing(entry.hosts(moved))}
 
 
 def _count(number: int, noun: str) -> str:

@@ -230,18 +230,27 @@ class Entry:
         self.at: float = data['at']
         #: The servers of the request.
         self.uuids: Sequence[str] = data['uuids']
-        #: The request, as the scheduler decided on it.
-        self.request = objects.RequestSpec.obj_from_primitive(data['request'])
         self.answer = Answer(
             [Place(*each) for each in data.get('places', ())],
             *data.get('error', ()))
 
-    def hosts(self) -> view.Hosts:
-        """Return the hosts as the decision read them."""
+    @functools.cached_property
+    def request(self) -> objects.RequestSpec:
+        """The request, as the scheduler decided on it."""
+        return objects.RequestSpec.obj_from_primitive(self.data['request'])
+
+    def hosts(
+        self, moved: Iterable[tuple[int, Changes]] = ()
+    ) -> view.Hosts:
+        """Return the hosts as the decision read them.
+
+        :param moved: changes of rows to apply besides
+        """
         assert self.table is not None, 'read with tables'
         hosts = self.table.view(self.at, self.data.get('nodes'))
-        if 'discounted' in self.data:
-            hosts.columns.discount(changes_of(self.data['discounted']))
+        hosts.columns.discount([
+            *changes_of(self.data.get('discounted', ())),
+            *((row, view.inverse(changed)) for row, changed in moved)])
         return hosts
 
 

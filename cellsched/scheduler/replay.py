@@ -3,10 +3,8 @@
 
 import collections
 from collections.abc import Iterable
-from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
-import contextlib
 import dataclasses
 from importlib import metadata
 import itertools
@@ -16,6 +14,7 @@ import zlib
 
 import numpy as np
 from oslo_config import cfg
+from oslo_serialization import jsonutils
 
 from cellsched.conf import enabled
 from cellsched.conf import filter_scheduler as policy_options
@@ -45,9 +44,6 @@ from cellsched.weighers.base import Weigher
 SAME, ELSEWHERE, REFUSED, FITS, SKIPPED = CHANGES = (
     'same', 'elsewhere', 'refused', 'fits', 'skipped')
 
-#: The options that name plug-ins.
-_FILTERS, _WEIGHERS = 'enabled_filters', 'weight_classes'
-
 #: The names of the recorded options, by group.
 _OPTIONS: Mapping[str, Sequence[str]] = {
     'DEFAULT': ['service_down_time'], **{
@@ -56,6 +52,9 @@ _OPTIONS: Mapping[str, Sequence[str]] = {
         for group, opts in (('filter_scheduler', policy_options.OPTS),
                             ('metrics', metrics_options.OPTS),
                             ('scheduler', scheduler_options.OPTS))}}
+
+#: A row of a table, and the changes of its columns.
+RowChanges = tuple[int, view.Changes]
 
 #: Errors that depend on the policy. A failure of the claim store does not.
 _OF_POLICY = frozenset({
@@ -75,42 +74,27 @@ def header_of(
     """
     made = pipeline or filter_scheduler.pipeline_of(conf)
     options: dict[str, dict[str, Any]] = {
-        group: {name: _plain(section[name]) for name in names}
+        group: {name: section[name] for name in names}
         for group, names in _OPTIONS.items()
         for section in [conf if group == 'DEFAULT' else conf[group]]}
     for plugin in map(type, (*made.filters, *made.weighers)):
         if not getattr(plugin, 'multiplier_name', True):
             # A weigher that was written for Nova has no option.
             continue
-        section = options.setdefault(plugins.group(plugin) or 'DEFAULT', {})
         values = plugins.options(conf, plugin)
-        section |= {opt.dest: _plain(values[opt.dest])
-                    for opt in enabled.options_of(plugin, plugin.__name__)
-                    if not opt.secret}
-    options['filter_scheduler'] |= {_WEIGHERS: _weighers(conf), **more}
+        options.setdefault(plugins.group(plugin) or 'DEFAULT', {}).update({
+            opt.dest: values[opt.dest]
+            for opt in enabled.options_of(plugin, plugin.__name__)
+            if not opt.secret})
+    weighers = [
+        name for given in conf.filter_scheduler.weight_classes
+        for name in (plugins.names(plugins.WEIGHERS)
+                     if given in policy_options.ALL_WEIGHERS else [given])]
+    options['filter_scheduler'] |= {
+        'weight_classes': [*dict.fromkeys(weighers)], **more}
     return {'release': metadata.version('cellsched'),
             'host': conf.host, 'driver': conf.scheduler.driver,
-            'options': options}
-
-
-def _weighers(conf: cfg.ConfigOpts) -> list[str]:
-    """Return the names of the weighers, without ``all_weighers``."""
-    names: dict[str, None] = {}
-    for name in conf.filter_scheduler.weight_classes:
-        names |= dict.fromkeys(
-            plugins.names(plugins.WEIGHERS)
-            if name in policy_options.ALL_WEIGHERS else [name])
-    return [*names]
-
-
-def _plain(value: Any) -> Any:
-    """Return the value of an option as plain data that oslo.config reads."""
-    if isinstance(value, (list, tuple)):
-        return [_plain(each) for each in value]
-    if isinstance(value, dict):
-        return {str(name): _plain(each) for name, each in value.items()}
-    return value if isinstance(value, (bool, float, int, str)) else (
-        None if value is None else str(value))
+            'options': jsonutils.to_primitive(options, fallback=str)}
 
 
 def apply_header(conf: cfg.ConfigOpts, header: Mapping[str, Any]) -> None:
@@ -120,35 +104,37 @@ def apply_header(conf: cfg.ConfigOpts, header: Mapping[str, Any]) -> None:
         installed, or an option has another type in this release
     """
     options = header.get('options') or {}
-    named = options.get('filter_scheduler') or {}
-    for name in ('available_filters', _FILTERS, _WEIGHERS):
-        if name in named:
-            _override(conf, 'filter_scheduler', name, named[name])
+    _override(conf, options)
     # This registers the options of the plug-ins.
     filter_scheduler.pipeline_of(conf)
-    for group, values in options.items():
-        if group != 'DEFAULT' and group not in conf:
-            continue
-        section = conf if group == 'DEFAULT' else conf[group]
-        for name, value in values.items():
-            # An option of an earlier release may be gone.
-            if name in section and value is not None:
-                _override(conf, group, name, value)
+    _override(conf, options)
 
 
 def _override(
-    conf: cfg.ConfigOpts, group: str, name: str, value: Any
+    conf: cfg.ConfigOpts, options: Mapping[str, Mapping[str, Any]]
 ) -> None:
-    if isinstance(value, list):
-        # The values of an option are tuples, if they have parts.
-        value = [tuple(each) if isinstance(each, list) else each
-                 for each in value]
-    try:
-        conf.set_override(name, value, None if group == 'DEFAULT' else group)
-    except (TypeError, ValueError) as exc:
-        raise exception.ConfigurationInvalid(
-            field=f'[{group}] {name}', problem='the recorded value is not '
-            f'valid in this release: {exc!s:.120}') from None
+    """Set options that are registered; one of an earlier release may be gone.
+
+    :param options: values by group and name
+    """
+    for group, name, value in (
+            (group, name, value) for group, values in options.items()
+            for name, value in values.items() if value is not None):
+        section = conf if group == 'DEFAULT' else (
+            conf[group] if group in conf else ())
+        if name not in section:
+            continue
+        if isinstance(value, list):
+            # The values of an option are tuples, if they have parts.
+            value = [tuple(each) if isinstance(each, list) else each
+                     for each in value]
+        try:
+            conf.set_override(
+                name, value, None if group == 'DEFAULT' else group)
+        except (TypeError, ValueError) as exc:
+            raise exception.ConfigurationInvalid(
+                field=f'[{group}] {name}', problem='the recorded value is '
+                f'not valid in this release: {exc!s:.120}') from None
 
 
 def set_multipliers(
@@ -226,16 +212,19 @@ class Replay:
         if skip:
             return Outcome(entry, entry.answer, SKIPPED, skip)
         assert entry.table is not None
-        with self.moves.applied(entry.table, entry.process):
-            outcome = self._outcome(entry)
+        outcome = self._outcome(entry, self.moves.changes(
+            entry.table, entry.process))
         if self._carries and outcome.change != SAME and data.get('claims'):
             self.moves.add(entry.table, entry.request, entry.answer,
                            outcome.answer)
         return outcome
 
-    def _outcome(self, entry: Entry) -> Outcome:
-        request = with_members(entry.request, entry.uuids)
-        remark = ''
+    def _outcome(self, entry: Entry, moved: Sequence[RowChanges]) -> Outcome:
+        """Decide a request again.
+
+        :param moved: the changes by the servers that are elsewhere
+        """
+        request, remark = with_members(entry.request, entry.uuids), ''
         try:
             refusal = self._requirements.refusal(request, admin())
             if refusal is not None:
@@ -245,18 +234,29 @@ class Replay:
                     entry.data.get('asked', ())):
                 remark = ('a filter or weigher needs the hosts of servers '
                           'that are not recorded')
-            answer = self._answer(entry, request)
+            answer = self._answer(entry, request, entry.hosts(moved))
         except exception.CellschedException as exc:
             answer = Answer.of((), exc)
-        change = _change(entry.answer, answer)
-        reason = '' if change == SAME else self._reason(
-            entry, request, answer, change)
+        before, reason = entry.answer, ''
+        if [place.node for place in before.places] == [
+                place.node for place in answer.places]:
+            change = SAME
+        elif not answer.places:
+            change, reason = REFUSED, answer.reason
+        elif not before.places:
+            change, reason = FITS, f'it was refused: {before.reason}'
+        else:
+            change, hosts = ELSEWHERE, entry.hosts(moved)
+            reason = self._preference(hosts, request, *next(
+                (hosts.row(old.node), hosts.row(new.node))
+                for old, new in zip(before.places, answer.places)
+                if old.node != new.node))
         return Outcome(entry, answer, change, reason, remark)
 
     def _answer(
-        self, entry: Entry, request: objects.RequestSpec
+        self, entry: Entry, request: objects.RequestSpec, hosts: view.Hosts
     ) -> Answer:
-        data, hosts = entry.data, entry.hosts()
+        data = entry.data
         if request.hint(request_validation.REBUILD):
             verdict = existing_claims.check(
                 hosts, self._pipeline, request, data.get('asked', ()))
@@ -308,22 +308,6 @@ class Replay:
             reason='Other requests claimed the selected hosts first.',
             rejections=[], placed=0)
 
-    def _reason(
-        self, entry: Entry, request: objects.RequestSpec, answer: Answer,
-        change: str,
-    ) -> str:
-        if change == REFUSED:
-            return answer.reason
-        if change == FITS:
-            return f'it was refused: {entry.answer.reason}'
-        before, after = next(
-            (one, other) for one, other
-            in zip(entry.answer.places, answer.places)
-            if one.node != other.node)
-        hosts = entry.hosts()
-        return self._preference(hosts, request, hosts.row(before.node),
-                                hosts.row(after.node))
-
     def _preference(
         self, hosts: view.Hosts, request: objects.RequestSpec,
         before: int | None, after: int | None,
@@ -349,15 +333,6 @@ class Replay:
             return 'random selection among the best hosts'
         gain, name = gains[0]
         return f'{name} prefers it by {gain:.3g}'
-
-
-def _change(before: Answer, after: Answer) -> str:
-    if before.places and after.places:
-        return SAME if [each.node for each in before.places] == [
-            each.node for each in after.places] else ELSEWHERE
-    if before.places:
-        return REFUSED
-    return FITS if after.places else SAME
 
 
 @dataclasses.dataclass(eq=False)
@@ -416,9 +391,10 @@ class Moves:
             self._note(old, view.inverse(changes))
             self._note(new, changes)
 
-    @contextlib.contextmanager
-    def applied(self, table: HostTable, process: int) -> Iterator[None]:
-        """Let the overlay of a table include the servers in a block.
+    def changes(
+        self, table: HostTable, process: int
+    ) -> Sequence[RowChanges]:
+        """Return the changes of a table's rows by these servers.
 
         :param process: the process that recorded the table
         """
@@ -426,14 +402,9 @@ class Moves:
             # All processes see the same servers.
             self._process = process
             self._end(table)
-        snapshot = table.snapshot
-        changes = [(snapshot.rows[node], tuple(sums.items()))
-                   for node, sums in self._sums.items()
-                   if node in snapshot.rows]
-        snapshot.overlay.extend(changes)
-        yield
-        snapshot.overlay.extend(
-            (row, view.inverse(changed)) for row, changed in changes)
+        rows = table.snapshot.rows
+        return [(rows[node], tuple(sums.items()))
+                for node, sums in self._sums.items() if node in rows]
 
     def _end(self, table: HostTable) -> None:
         """Remove the servers that count as deleted."""
@@ -464,33 +435,18 @@ class Moves:
             del self._sums[node]
 
 
-@dataclasses.dataclass(frozen=True)
-class Packing:
-    """The use of hosts.
+def packing(hosts: view.Hosts) -> dict[str, Any]:
+    """Return how full hosts are.
 
-    :param empty: hosts without servers
-    :param used: the share of each standard resource in use, on all hosts
-        with servers
+    This is the number of ``hosts``, those without servers (``empty``), and
+    the share of each standard resource in use on all other hosts (``used``).
     """
-
-    hosts: int
-    empty: int
-    used: Mapping[str, float]
-
-
-#: Columns of the offered and the free amount of resources.
-_RESOURCES = ('VCPU', 'MEMORY_MB', 'DISK_GB')
-
-
-def packing(table: HostTable, now: float) -> Packing:
-    """Return how full the hosts of a table are."""
-    hosts = table.view(now)
     busy = hosts['num_instances'] > 0
     used = {}
-    for resource in _RESOURCES:
-        offered = filter_scheduler.offered(hosts, resource)[busy]
+    for resource in ('VCPU', 'MEMORY_MB', 'DISK_GB'):
+        total = float(filter_scheduler.offered(hosts, resource)[busy].sum())
         free = np.maximum(hosts.available(resource)[busy], 0)
-        total = float(offered.sum())
         used[resource] = (
             round(1 - float(free.sum()) / total, 4) if total else 0.0)
-    return Packing(len(hosts), int(np.count_nonzero(~busy)), used)
+    return {'hosts': len(hosts), 'empty': int(np.count_nonzero(~busy)),
+            'used': used}

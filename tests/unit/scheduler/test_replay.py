@@ -125,6 +125,13 @@ class TestSamePolicy(recordings.RecordingTestCase):
             outcome = replay.Replay(self.conf).decide(entry)
             self.assertEqual(entry.answer.hosts, outcome.answer.hosts)
 
+    def test_recorded_options_of_an_earlier_release_are_ignored(self):
+        replay.apply_header(self.conf, {'options': {
+            'gone': {'size': 1}, 'filter_scheduler': {
+                'gone': 2, 'host_subset_size': 3}}})
+
+        self.assertEqual(3, self.conf.filter_scheduler.host_subset_size)
+
     def lose(self, *nodes):
         """Let another scheduler fill hosts, which the table does not know."""
         self.store.claim([
@@ -279,9 +286,9 @@ class TestOtherPolicy(recordings.RecordingTestCase):
 
         servers = []
         for entry in recording.read(self.path, tables=True):
-            with policy.moves.applied(entry.table, entry.process):
-                numbers = entry.hosts()['num_instances']
-                servers.append((numbers.min(), numbers.sum()))
+            numbers = entry.hosts(policy.moves.changes(
+                entry.table, entry.process))['num_instances']
+            servers.append((numbers.min(), numbers.sum()))
             policy.decide(entry)
 
         self.assertEqual(3, len(servers))
