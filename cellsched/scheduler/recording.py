@@ -28,6 +28,7 @@ import fcntl
 import functools
 import gzip
 import heapq
+import inspect
 import itertools
 import json
 import logging
@@ -139,6 +140,8 @@ class Basis(NamedTuple):
 class MadeDecision(NamedTuple):
     """A decision that is to be recorded; its objects must not change.
 
+    A recording leaves out what is empty, zero or false.
+
     :param places: the selections for each instance; empty after a failure
     :param passed: the nodes whose claims were refused after the selection
     :param full: names of hosts that are full for the group of the request
@@ -150,8 +153,8 @@ class MadeDecision(NamedTuple):
     basis: Basis
     request_id: str | None
     uuids: Sequence[str]
-    alternates: int
-    claims: bool
+    alternates: int = 0
+    claims: bool = False
     places: Sequence[Sequence[Any]] = ()
     error: exception.CellschedException | None = None
     passed: Sequence[str] = ()
@@ -213,7 +216,7 @@ class Entry:
     """A recorded decision.
 
     :param header: the configuration, and what wrote the file
-    :param data: the recorded fields
+    :param data: the fields of :class:`Basis` and :class:`MadeDecision`
     :param table: the hosts at that time, until the next entry is read; None
         if they are not read
     :param process: the number of the process that decided
@@ -231,8 +234,8 @@ class Entry:
         #: The servers of the request.
         self.uuids: Sequence[str] = data['uuids']
         self.answer = Answer(
-            [Place(*each) for each in data.get('places', ())],
-            *data.get('error', ()))
+            [Place(*each) for each in data['places']],
+            *(data['error'] or ()))
 
     @functools.cached_property
     def request(self) -> objects.RequestSpec:
@@ -247,9 +250,9 @@ class Entry:
         :param moved: changes of rows to apply besides
         """
         assert self.table is not None, 'read with tables'
-        hosts = self.table.view(self.at, self.data.get('nodes'))
+        hosts = self.table.view(self.at, self.data['nodes'])
         hosts.columns.discount([
-            *changes_of(self.data.get('discounted', ())),
+            *changes_of(self.data['discounted'] or ()),
             *((row, view.inverse(changed)) for row, changed in moved)])
         return hosts
 
@@ -276,6 +279,12 @@ _SECRET = re.compile(
     r'injected|admin_?pass|api_?key', re.IGNORECASE)
 
 _MASK = '***'
+
+#: The fields that a decision without them has.
+_EMPTY = {
+    each.name: each.default for kind in (Basis, MadeDecision)
+    for each in inspect.signature(kind).parameters.values()
+    if each.default is not each.empty}
 
 #: Fields that are recorded under another name, or as changes of the hosts.
 _UNRECORDED = frozenset({'basis', 'snapshot', 'position', 'now', 'closed'})
@@ -308,10 +317,7 @@ def _entry(decided: MadeDecision) -> dict[str, Any]:
     found = {
         **basis._asdict(), **decided._asdict(), 'at': basis.now,
         'request': _without_secrets(basis.request.obj_to_primitive()),
-        'asked': sorted(basis.asked), 'nodes': dict(basis.nodes),
-        'kept': dict(basis.kept), 'held': {
-            uuid: [(provider, dict(amounts)) for provider, amounts in each]
-            for uuid, each in basis.held.items()},
+        'asked': sorted(basis.asked),
         'places': answer.places,
         'error': answer.error and (
             answer.error, answer.reason, answer.rejections)}
@@ -580,7 +586,7 @@ def _read_file(
                 elif 'hosts' in document:
                     decoder.apply(document['hosts'])
                 else:
-                    yield Entry(header, document,
+                    yield Entry(header, {**_EMPTY, **document},
                                 decoder.table if tables else None, process)
         if header is None:
             raise EOFError('it has no line')

@@ -196,7 +196,6 @@ class Replay:
     ) -> None:
         self._pipeline = pipeline or filter_scheduler.pipeline_of(conf)
         self._policy = filter_scheduler.selection_policy(conf, Random(0))
-        self._rotates = conf.filter_scheduler.rotate_best_same_weighed_hosts
         self._requirements = requirements.RequirementCheck(
             self._pipeline.reads, conf.scheduler.unmet_demands == 'ignore')
         self._carries = carry
@@ -205,8 +204,7 @@ class Replay:
 
     def decide(self, entry: Entry) -> Outcome:
         """Decide a request again, on the hosts of the record."""
-        data = entry.data
-        skip = data.get('way') or ''
+        skip = entry.data['way']
         if entry.answer.error and entry.answer.error not in _OF_POLICY:
             skip = f'it failed with {entry.answer.error}'
         if skip:
@@ -214,7 +212,7 @@ class Replay:
         assert entry.table is not None
         outcome = self._outcome(entry, self.moves.changes(
             entry.table, entry.process))
-        if self._carries and outcome.change != SAME and data.get('claims'):
+        if self._carries and outcome.change != SAME and entry.data['claims']:
             self.moves.add(entry.table, entry.request, entry.answer,
                            outcome.answer)
         return outcome
@@ -230,8 +228,7 @@ class Replay:
             if refusal is not None:
                 raise refusal
             if self._pipeline.located(request).difference(
-                    entry.uuids, entry.data.get('nodes', ()),
-                    entry.data.get('asked', ())):
+                    entry.uuids, entry.data['nodes'], entry.data['asked']):
                 remark = ('a filter or weigher needs the hosts of servers '
                           'that are not recorded')
             answer = self._answer(entry, request, entry.hosts(moved))
@@ -259,30 +256,23 @@ class Replay:
         data = entry.data
         if request.hint(request_validation.REBUILD):
             verdict = existing_claims.check(
-                hosts, self._pipeline, request, data.get('asked', ()))
+                hosts, self._pipeline, request, data['asked'])
             if verdict.why is not None:
                 raise verdict.why.error()
             return Answer.of(verdict.places)
-        refusals = data.get('refusals')
-        policy = dataclasses.replace(
-            self._policy, start=data.get('start', 0.0)
-            if self._rotates else 0.0)
-        uuids, kept, held = entry.uuids, data.get('kept', {}), data.get(
-            'held', {})
+        uuids, refusals = entry.uuids, data['refusals']
         selector = Selector(
-            self._pipeline, policy, hosts, request,
-            None if refusals is None else ClaimRefusals.of(refusals),
-            data.get('seed') or zlib.crc32(''.join(uuids).encode()))
-        complete = all(
-            selector.choose(uuid, kept.get(uuid), uuid == uuids[-1],
-                            [(provider, amounts) for provider, amounts
-                             in held.get(uuid, ())])
-            for uuid in uuids)
-        if not complete:
+            # Zero stands for a policy that does not rotate.
+            self._pipeline, dataclasses.replace(
+                self._policy, start=self._policy.start and data['start']),
+            hosts, request, refusals and ClaimRefusals.of(refusals),
+            data['seed'] or zlib.crc32(''.join(uuids).encode()))
+        if not all(selector.choose(
+                uuid, data['kept'].get(uuid), uuid == uuids[-1],
+                data['held'].get(uuid, ())) for uuid in uuids):
             raise selector.diagnosis(
-                data.get('silent', ()), len(uuids)).with_left_out(
-                [Rejection(*each) for each in data.get('left_out', ())]
-            ).error()
+                data['silent'], len(uuids)).with_left_out(
+                [Rejection(*each) for each in data['left_out']]).error()
         places = self._claimed(entry, hosts, selector)
         assert entry.table is not None
         entry.table.reuse(hosts)
@@ -295,14 +285,14 @@ class Replay:
 
         :raises cellsched.exception.NoValidHost: all of them were
         """
-        passed = frozenset(entry.data.get('passed', ()))
-        alternates = entry.data.get('alternates', 0)
+        passed = frozenset(entry.data['passed'])
+        alternates = entry.data['alternates']
         places = selector.selections(alternates)
         if passed.isdisjoint(first.compute_node_uuid for first, *_ in places):
             return Answer.of(places)
         for number, host in enumerate(selector.alternatives()):
             if host.node not in passed:
-                selector.choose_other(number, entry.data.get('full', ()))
+                selector.choose_other(number, entry.data['full'])
                 return Answer.of(selector.selections(alternates))
         raise exception.NoValidHost(
             reason='Other requests claimed the selected hosts first.',
