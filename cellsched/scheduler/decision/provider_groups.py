@@ -8,7 +8,6 @@ hosts are checked exactly by :mod:`.allocation`; equal hosts are checked once.
 """
 
 from collections.abc import Iterator
-import dataclasses
 import functools
 import itertools
 from typing import Any
@@ -35,46 +34,14 @@ READS = frozenset({
     'request_level_params.same_subtree'})
 
 
-class _Stage(base.Filter):
-    """A stage for providers, made for a request; always in the pipeline."""
+class GroupCapacity(base.Filter):
+    """Reject a host whose providers cannot serve all groups of one kind.
 
-    # An amount of a sharing provider that one host takes is missing for the
-    # other hosts.
-    local = False
+    It is not local: an amount of a sharing provider that one host takes is
+    missing for the other hosts.
 
-
-class ProviderCapacity(_Stage):
-    """Reject a host if none of its providers has capacity for an amount."""
-
-    def __init__(
-        self, resource: str, amount: int, forbidden: frozenset[str]
-    ) -> None:
-        super().__init__()
-        self.resource = resource
-        self.amount = amount
-        self.forbidden = forbidden
-        self.name = f'capacity:{resource}'
-        self.word, self.unit = resources.describe(resource)
-        self.reason = f'lacks {self.word}'
-        self._offers = Offers(request_groups.RequestGroup(
-            '', ((resource, amount),), forbidden=forbidden), 1, False)
-
-    def keep(
-        self, hosts: view.Hosts, request: objects.RequestSpec
-    ) -> view.Mask | None:
-        return self._offers.count(hosts)
-
-    def shortfall(
-        self, hosts: view.Hosts, request: objects.RequestSpec
-    ) -> tuple[view.Column, str]:
-        return self.amount - most_available(
-            hosts, self.resource, frozenset(), self.forbidden), self.unit
-
-
-class GroupCapacity(_Stage):
-    """Reject a host that cannot serve all groups of one kind.
-
-    :param shares: whether several groups may use one provider
+    :param number: number of groups of this kind
+    :param shares: whether several of them may use one provider
     """
 
     def __init__(
@@ -83,14 +50,14 @@ class GroupCapacity(_Stage):
         super().__init__()
         self.wants = group
         self.number = number
+        self.shares = shares
         self.name = f'group:{group.suffix}'
         self.reason = f'lacks {_described(group, number)}'
-        self.offers = Offers(group, number, shares)
 
     def keep(
         self, hosts: view.Hosts, request: objects.RequestSpec
     ) -> view.Mask | None:
-        count = self.offers.count(hosts)
+        count = self.count(hosts)
         if count is None or count.dtype == bool:
             return count
         return count >= self.number
@@ -102,7 +69,7 @@ class GroupCapacity(_Stage):
             found = self._missing(hosts)
             if found is not None:
                 return found
-        count = self.offers.count(hosts)
+        count = self.count(hosts)
         missing = self.number - (np.full(len(hosts), self.number)
                                  if count is None else count)
         return missing, 'provider' if self.number == 1 else 'providers'
@@ -127,8 +94,115 @@ class GroupCapacity(_Stage):
         return (np.where(worst == nearest, missing[nearest], 0),
                 resources.describe(classes[nearest][0])[1])
 
+    @property
+    def restricts(self) -> bool:
+        """Return whether the group depends on the host of a provider."""
+        return self.wants.in_tree is not None or bool(
+            self.wants.aggregates or self.wants.forbidden_aggregates)
 
-class ProviderFit(_Stage):
+    def places(
+        self, hosts: view.Hosts
+    ) -> Iterator[tuple[str, view.Mask | None]]:
+        """Yield provider names with the hosts on which they can serve one.
+
+        None stands for all hosts. The name is as in ``allocation.Provider``.
+        """
+        group = self.wants
+        own = self._own(hosts)
+        for name in self._names(hosts):
+            mask = _suiting(hosts, name, group.required, group.forbidden)
+            for resource, amount in group.resources:
+                mask = both(mask, _having(hosts, name, resource, amount))
+            yield name, both(own, mask)
+        for uuid, provider in hosts.sharing.items():
+            if allocation.is_outside(
+                    group, uuid, provider.aggregate) or not (
+                    _shares(hosts, uuid, group)):
+                continue
+            yield uuid, hosts.each('sharing', lambda uuids: uuid in uuids)
+
+    def count(self, hosts: view.Hosts) -> view.Column | None:
+        """Return an upper bound of the groups that each host can serve.
+
+        None means that all hosts can serve all groups. Several groups on one
+        provider count only if that is allowed. For one group it is a mask.
+        """
+        if self.number == 1:
+            return self._any(hosts)
+        total: view.Column | None = None
+        everywhere = 0
+        for name, mask in self.places(hosts):
+            copies = self._copies(hosts, name) if self.shares else 1
+            if mask is None and isinstance(copies, int):
+                everywhere += copies
+            else:
+                more = (np.full(len(hosts), copies) if mask is None
+                        else mask * copies)
+                total = more if total is None else total + more
+            if everywhere >= self.number:
+                return None
+        if total is None:
+            return np.full(len(hosts), everywhere)
+        return total + everywhere
+
+    def _any(self, hosts: view.Hosts) -> view.Mask | None:
+        """Return the mask of hosts that can serve one; None for all."""
+        found: view.Mask | None = None
+        for _, mask in self.places(hosts):
+            if mask is None:
+                return None
+            found = mask if found is None else found | mask
+        return np.zeros(len(hosts), dtype=bool) if found is None else found
+
+    def _names(self, hosts: view.Hosts) -> list[str]:
+        """Return the names of providers that offer all classes."""
+        names = [resource for resource, _ in self.wants.resources]
+        numbers = (set.intersection(*(
+            {*hosts.children_with(resource)} for resource in names))
+            if names else {*range(1, hosts.most_children + 1)})
+        own = all(columns.AVAILABLE + resource in hosts for resource in names)
+        return [*([''] if own else ()), *map(str, sorted(numbers))]
+
+    def _own(self, hosts: view.Hosts) -> view.Mask | None:
+        """Return the mask of hosts whose tree the group may use."""
+        group, mask = self.wants, None
+        if group.in_tree is not None:
+            row = hosts.row_of_provider(group.in_tree)
+            mask = np.zeros(len(hosts), dtype=bool)
+            place = None if row is None else hosts.place(row)
+            if place is not None:
+                mask[place] = True
+        if group.aggregates or group.forbidden_aggregates:
+            mask = both(mask, hosts.each(
+                'aggregates', lambda value: allocation.is_member(
+                    group, {each.uuid for each in value})))
+        return mask
+
+    def _copies(self, hosts: view.Hosts, name: str) -> Any:
+        """Return the number of groups that a provider of each host can serve.
+
+        It is at most the number of requested groups.
+        """
+        copies: Any = self.number
+        for resource, amount in self.wants.resources:
+            room = _room(hosts, name, resource)
+            copies = np.minimum(copies, np.maximum(room // amount, 0))
+        return int(copies) if np.ndim(copies) == 0 else copies
+
+
+class ProviderCapacity(GroupCapacity):
+    """Reject a host if none of its providers has capacity for an amount."""
+
+    def __init__(
+        self, resource: str, amount: int, forbidden: frozenset[str]
+    ) -> None:
+        super().__init__(request_groups.RequestGroup(
+            '', ((resource, amount),), forbidden=forbidden), 1, False)
+        self.name = f'capacity:{resource}'
+        self.reason = f'lacks {resources.describe(resource)[0]}'
+
+
+class ProviderFit(base.Filter):
     """Reject a host whose providers cannot serve all parts together.
 
     Hosts on which no two parts can compete for a provider are not checked
@@ -173,7 +247,7 @@ class ProviderFit(_Stage):
         found: view.Mask | None = None
         if wants.required:
             found = ~hosts.each('traits', lambda has: wants.required <= has)
-        offers = [dict(kind.offers.places(hosts)) for kind in kinds]
+        offers = [dict(kind.places(hosts)) for kind in kinds]
         for one, other in itertools.combinations(range(len(kinds)), 2):
             if not (demand.isolate or _alike(kinds[one].wants,
                                              kinds[other].wants)):
@@ -188,7 +262,7 @@ class ProviderFit(_Stage):
     def _look(self, hosts: view.Hosts, places: view.Column) -> view.Mask:
         """Return the hosts that pass the exact check; equal hosts once."""
         picked = hosts.at(hosts.table_rows(places))
-        outside = [kind.offers.restricts for kind in self._kinds]
+        outside = [kind.restricts for kind in self._kinds]
         named = ['children', 'child_units', 'traits', 'units', 'sharing']
         if any(outside):
             named += ['aggregates']
@@ -253,114 +327,6 @@ def _described(group: request_groups.RequestGroup, number: int) -> str:
     which = 'a provider' if number == 1 else f'{number} providers'
     return (which + (f' of {amounts}' if amounts else '')
             + (f' with {", ".join(traits)}' if traits else ''))
-
-
-@dataclasses.dataclass(eq=False)
-class Offers:
-    """The providers of hosts that can serve one kind of group.
-
-    :param number: number of groups of this kind
-    :param shares: whether several of them may use one provider
-    """
-
-    group: request_groups.RequestGroup
-    number: int
-    shares: bool
-
-    @property
-    def restricts(self) -> bool:
-        """Return whether the group depends on the host of a provider."""
-        return self.group.in_tree is not None or bool(
-            self.group.aggregates or self.group.forbidden_aggregates)
-
-    def places(
-        self, hosts: view.Hosts
-    ) -> Iterator[tuple[str, view.Mask | None]]:
-        """Yield provider names with the hosts on which they can serve one.
-
-        None stands for all hosts. The name is as in ``allocation.Provider``.
-        """
-        group = self.group
-        own = self._own(hosts)
-        for name in self._names(hosts):
-            mask = _suiting(hosts, name, group.required, group.forbidden)
-            for resource, amount in group.resources:
-                mask = both(mask, _having(hosts, name, resource, amount))
-            yield name, both(own, mask)
-        for uuid, provider in hosts.sharing.items():
-            if allocation.is_outside(
-                    group, uuid, provider.aggregate) or not (
-                    _shares(hosts, uuid, group)):
-                continue
-            yield uuid, hosts.each('sharing', lambda uuids: uuid in uuids)
-
-    def count(self, hosts: view.Hosts) -> view.Column | None:
-        """Return an upper bound of the groups that each host can serve.
-
-        None means that all hosts can serve all groups. Several groups on one
-        provider count only if that is allowed. For one group it is a mask.
-        """
-        if self.number == 1:
-            return self._any(hosts)
-        total: view.Column | None = None
-        everywhere = 0
-        for name, mask in self.places(hosts):
-            copies = self._copies(hosts, name) if self.shares else 1
-            if mask is None and isinstance(copies, int):
-                everywhere += copies
-            else:
-                more = (np.full(len(hosts), copies) if mask is None
-                        else mask * copies)
-                total = more if total is None else total + more
-            if everywhere >= self.number:
-                return None
-        if total is None:
-            return np.full(len(hosts), everywhere)
-        return total + everywhere
-
-    def _any(self, hosts: view.Hosts) -> view.Mask | None:
-        """Return the mask of hosts that can serve one; None for all."""
-        found: view.Mask | None = None
-        for _, mask in self.places(hosts):
-            if mask is None:
-                return None
-            found = mask if found is None else found | mask
-        return np.zeros(len(hosts), dtype=bool) if found is None else found
-
-    def _names(self, hosts: view.Hosts) -> list[str]:
-        """Return the names of providers that offer all classes."""
-        names = [resource for resource, _ in self.group.resources]
-        numbers = (set.intersection(*(
-            {*hosts.children_with(resource)} for resource in names))
-            if names else {*range(1, hosts.most_children + 1)})
-        own = all(columns.AVAILABLE + resource in hosts for resource in names)
-        return [*([''] if own else ()), *map(str, sorted(numbers))]
-
-    def _own(self, hosts: view.Hosts) -> view.Mask | None:
-        """Return the mask of hosts whose tree the group may use."""
-        group, mask = self.group, None
-        if group.in_tree is not None:
-            row = hosts.row_of_provider(group.in_tree)
-            mask = np.zeros(len(hosts), dtype=bool)
-            place = None if row is None else hosts.place(row)
-            if place is not None:
-                mask[place] = True
-        if group.aggregates or group.forbidden_aggregates:
-            mask = both(mask, hosts.each(
-                'aggregates', lambda value: allocation.is_member(
-                    group, {each.uuid for each in value})))
-        return mask
-
-    def _copies(self, hosts: view.Hosts, name: str) -> Any:
-        """Return the number of groups that a provider of each host can serve.
-
-        It is at most the number of requested groups.
-        """
-        copies: Any = self.number
-        for resource, amount in self.group.resources:
-            room = _room(hosts, name, resource)
-            copies = np.minimum(copies, np.maximum(room // amount, 0))
-        return int(copies) if np.ndim(copies) == 0 else copies
 
 
 def both(one: view.Mask | None, other: view.Mask | None) -> view.Mask | None:
