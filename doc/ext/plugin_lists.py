@@ -26,13 +26,12 @@ from docutils.statemachine import StringList
 from sphinx.util import docutils
 
 from cellsched.claims import base as claims_base
-from cellsched.conf import loader
 from cellsched.hosts import columns
 from cellsched import objects
 from cellsched.objects import keys
 from cellsched import plugins
 from cellsched.scheduler.decision import capacity
-from cellsched.scheduler.drivers import filter_scheduler
+from cellsched.scheduler.decision import mandatory_stages
 from cellsched.scheduler import requirements
 
 
@@ -140,9 +139,8 @@ class ObjectFields(_Listing):
 class Demands(_Listing):
 
     def lines(self) -> list[str]:
-        always = filter_scheduler.mandatory_filters(
-            loader.load(files=[], dirs=[]))
-        stages = [*map(type, always), capacity.Capacity,
+        stages = [*map(type, mandatory_stages.destination_stages(0.0)),
+                  *mandatory_stages.REQUEST_STAGES, capacity.Capacity,
                   *plugins.load_shipped(plugins.FILTERS).values()]
         lines = ['.. list-table::', '   :header-rows: 1',
                  '   :widths: 40 22 20 18', '', '   * - Name',

@@ -7,9 +7,9 @@ which Placement applies in Nova; options of ``[scheduler]`` enable most of
 them.
 """
 
-from collections.abc import Callable
 from collections.abc import Hashable
 from collections.abc import Iterable
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -214,12 +214,9 @@ def destination_stages(silence_s: float) -> list[base.Filter]:
 
     :param silence_s: seconds that a cell may be silent
     """
-    rest: list[Callable[[], base.Filter]] = [
-        RequestedCell, RequestedHost, RequestedAggregates, ForcedHost,
-        IgnoredHost]
-    return [SilentCell(silence_s), DisabledCell(),
-            *(stage() for stage in rest),
-            compute.RetryFilter()]
+    return [SilentCell(silence_s), DisabledCell(), RequestedCell(),
+            RequestedHost(), RequestedAggregates(), ForcedHost(),
+            IgnoredHost(), compute.RetryFilter()]
 
 
 def _named(hosts: view.Hosts, names: Iterable[str]) -> view.Mask:
@@ -264,13 +261,6 @@ class TenantAggregate(_Stage):
 
     reason = "is outside of the project's aggregates"
 
-    def __init__(self, options: Any) -> None:
-        super().__init__(options)
-        self._enabled: bool = options.limit_tenants_to_placement_aggregate
-
-    def applies(self, request: objects.RequestSpec) -> bool:
-        return self._enabled
-
     def keep(
         self, hosts: view.Hosts, request: objects.RequestSpec
     ) -> view.Mask | None:
@@ -296,13 +286,6 @@ class IsolatedAggregate(_Stage):
     """
 
     reason = 'is kept for servers that need its traits'
-
-    def __init__(self, options: Any) -> None:
-        super().__init__(options)
-        self._enabled: bool = options.enable_isolated_aggregate_filtering
-
-    def applies(self, request: objects.RequestSpec) -> bool:
-        return self._enabled
 
     def keep(
         self, hosts: view.Hosts, request: objects.RequestSpec
@@ -372,15 +355,27 @@ def _some_disabled(hosts: view.Hosts) -> bool:
     return bool(hosts['service_disabled'].any())
 
 
+#: The stages for Nova's request filters, in order, and the options of
+#: ``[scheduler]`` that enable some of them.
+REQUEST_STAGES: Mapping[type[base.Filter], str | None] = {
+    availability_zone.AvailabilityZoneFilter: None,
+    TenantAggregate: 'limit_tenants_to_placement_aggregate',
+    IsolatedAggregate: 'enable_isolated_aggregate_filtering',
+    DisabledCompute: None,
+    required_traits.Traits: None,
+    required_traits.ImageTypeSupport: 'query_placement_for_image_type_support',
+    required_traits.ImageMetadata: 'image_metadata_prefilter',
+    required_traits.PackedVirtqueue: None,
+    required_traits.EphemeralEncryption: None,
+    required_traits.VirtioSound: None,
+    required_traits.VTPM: None,
+}
+
+
 def request_stages(options: Any) -> list[base.Filter]:
-    """Return the stages for Nova's request filters, in order.
+    """Return the enabled stages for Nova's request filters, in order.
 
     :param options: the options of ``[scheduler]``
     """
-    kinds: tuple[type[base.Filter], ...] = (
-        availability_zone.AvailabilityZoneFilter, TenantAggregate,
-        IsolatedAggregate, DisabledCompute, required_traits.Traits,
-        required_traits.ImageTypeSupport, required_traits.ImageMetadata,
-        required_traits.PackedVirtqueue, required_traits.EphemeralEncryption,
-        required_traits.VirtioSound, required_traits.VTPM)
-    return [kind(options) for kind in kinds]
+    return [kind(options) for kind, option in REQUEST_STAGES.items()
+            if option is None or getattr(options, option)]

@@ -109,16 +109,7 @@ class ImageTypeSupport(RequiredTraits):
     reason = "does not take the image's format"
     reads = frozenset({'image.disk_format'})
 
-    def __init__(self, options: Any) -> None:
-        super().__init__(options)
-        # Reading an option takes longer than the rest of this method.
-        self._enabled = options.query_placement_for_image_type_support
-        if not self._enabled:
-            self.reads = frozenset()
-
     def required(self, request: objects.RequestSpec) -> Set[str]:
-        if not self._enabled:
-            return NONE
         image = request.get('image')
         if image is None or request.get('is_bfv', False):
             return NONE
@@ -138,14 +129,8 @@ class ImageMetadata(RequiredTraits):
     reason = 'lacks a device that the image names'
     reads = frozenset(f'image.properties.{name}' for name in _PROPERTIES)
 
-    def __init__(self, options: Any) -> None:
-        super().__init__(options)
-        self._enabled = options.image_metadata_prefilter
-        if not self._enabled:
-            self.reads = frozenset()
-
     def required(self, request: objects.RequestSpec) -> Set[str]:
-        image = request.get('image') if self._enabled else None
+        image = request.get('image')
         properties = image.get('properties') if image is not None else None
         if properties is None:
             return NONE

@@ -7,10 +7,8 @@ import re
 
 import hypothesis
 from hypothesis import strategies as st
-from oslo_config import cfg
 from testtools import matchers
 
-from cellsched.conf import scheduler
 from cellsched import context
 from cellsched import exception
 from cellsched.filters import base as filters
@@ -369,11 +367,8 @@ class TestNovaNames(base.TestCase):
     def test_shipped_stages_read_known_names(self):
         known = NO_REQUIREMENTS | {
             each.name for each in requirements.REQUIREMENTS}
-        conf = cfg.ConfigOpts()
-        conf.register_opts(scheduler.OPTS, group='scheduler')
-        conf([], default_config_files=[], default_config_dirs=[])
         stages = [*mandatory_stages.destination_stages(1.0),
-                  *mandatory_stages.request_stages(conf.scheduler),
+                  *mandatory_stages.REQUEST_STAGES,
                   capacity.Capacity,
                   *plugins.load_shipped(plugins.FILTERS).values()]
 
