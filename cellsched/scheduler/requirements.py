@@ -384,15 +384,17 @@ _PREFIXES = (EXTRA_SPEC, PROPERTY)
 _INDIFFERENT = frozenset[str]().union(*NO_REQUIREMENTS.values())
 
 
-class UnsupportedRequirements:
+class RequirementCheck:
     """Finds requirements of requests that no stage reads.
 
     :param reads: the names that stages declare; see
         :attr:`cellsched.filters.base.Filter.reads`
+    :param ignored: whether to accept these requests and log them
     """
 
-    def __init__(self, reads: Iterable[str]) -> None:
+    def __init__(self, reads: Iterable[str], ignored: bool = False) -> None:
         reads = frozenset(reads)
+        self._ignored = ignored
         self._reads = reads
         self._prefixes = tuple(
             name[:-1] for name in reads if name.endswith('*'))
@@ -408,6 +410,21 @@ class UnsupportedRequirements:
         self._fields = fields
         # Cached: few flavors and properties come with most requests.
         self._unread = functools.lru_cache(_NAMES_MAX)(self._find)
+
+    def refusal(
+        self, request: objects.RequestSpec, context: RequestContext
+    ) -> exception.NoValidHost | None:
+        """Return the error that refuses a request, or None."""
+        names = self.names(request)
+        if not names:
+            return None
+        reason = _reason(names)
+        if self._ignored:
+            LOG.warning('Request %s is accepted: %s',
+                        context.request_id, reason, context=context)
+            return None
+        LOG.info('Refused: %s', reason, context=context)
+        return exception.NoValidHost(reason=reason, rejections=[], placed=0)
 
     def names(self, request: objects.RequestSpec) -> list[str]:
         """Return each unread requirement as its description and name."""
@@ -450,33 +467,6 @@ class UnsupportedRequirements:
     def _is_read(self, name: str, requirement: Requirement) -> bool:
         return (name in self._reads or requirement.name in self._reads
                 or name.startswith(self._prefixes))
-
-
-class RequirementCheck:
-    """Refuses or logs requests with requirements that no stage reads.
-
-    :param reads: see :class:`UnsupportedRequirements`
-    :param ignored: whether to accept these requests and log them
-    """
-
-    def __init__(self, reads: Iterable[str], ignored: bool = False) -> None:
-        self._unread = UnsupportedRequirements(reads)
-        self._ignored = ignored
-
-    def refusal(
-        self, request: objects.RequestSpec, context: RequestContext
-    ) -> exception.NoValidHost | None:
-        """Return the error that refuses a request, or None."""
-        names = self._unread.names(request)
-        if not names:
-            return None
-        reason = _reason(names)
-        if self._ignored:
-            LOG.warning('Request %s is accepted: %s',
-                        context.request_id, reason, context=context)
-            return None
-        LOG.info('Refused: %s', reason, context=context)
-        return exception.NoValidHost(reason=reason, rejections=[], placed=0)
 
 
 def find(name: str) -> Requirement | None:

@@ -148,7 +148,7 @@ class Demands(_Listing):
         for each in requirements.REQUIREMENTS:
             readers = sorted({
                 f'``{stage.__name__}``' for stage in stages
-                if each not in requirements.UnsupportedRequirements(
+                if each not in requirements.RequirementCheck(
                     stage.reads).requirements})
             lines += [f'   * - ``{each.name}``', f'     - {each.what}',
                       f'     - {each.when.words}',

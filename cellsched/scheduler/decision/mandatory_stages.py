@@ -99,9 +99,8 @@ class RequestedCell(_Stage):
     reads = frozenset({'requested_destination.cell'})
 
     def applies(self, request: objects.RequestSpec) -> bool:
-        target = request.get('requested_destination')
-        return bool(target is not None and target.get('cell') is not None
-                    and not target.get('allow_cross_cell_move', False))
+        cell, crosses = _destination(request, 'cell', 'allow_cross_cell_move')
+        return cell is not None and not crosses
 
     def keep(
         self, hosts: view.Hosts, request: objects.RequestSpec
@@ -122,19 +121,17 @@ class RequestedHost(_Stage):
         'requested_destination.node'})
 
     def applies(self, request: objects.RequestSpec) -> bool:
-        target = request.get('requested_destination')
-        return bool(target is not None
-                    and (target.get('host') or target.get('node')))
+        return any(_destination(request, 'host', 'node'))
 
     def keep(
         self, hosts: view.Hosts, request: objects.RequestSpec
     ) -> view.Mask:
-        target = request.requested_destination
+        host, node = _destination(request, 'host', 'node')
         mask = np.ones(len(hosts), dtype=bool)
-        if target.get('host'):
-            mask &= _named(hosts, [target.host])
-        if target.get('node'):
-            mask &= hosts['nodename'] == target.node
+        if host:
+            mask &= _named(hosts, [host])
+        if node:
+            mask &= hosts['nodename'] == node
         return mask
 
 
@@ -152,17 +149,16 @@ class RequestedAggregates(_Stage):
         'requested_destination.forbidden_aggregates'})
 
     def applies(self, request: objects.RequestSpec) -> bool:
-        target = request.get('requested_destination')
-        return bool(target is not None
-                    and (target.get('aggregates')
-                         or target.get('forbidden_aggregates')))
+        return any(_destination(
+            request, 'aggregates', 'forbidden_aggregates'))
 
     def keep(
         self, hosts: view.Hosts, request: objects.RequestSpec
     ) -> view.Mask:
-        target = request.requested_destination
-        requested = [_uuids([text]) for text in target.get('aggregates') or ()]
-        forbidden = _uuids(target.get('forbidden_aggregates') or ())
+        inside, outside = _destination(
+            request, 'aggregates', 'forbidden_aggregates')
+        requested = [_uuids([text]) for text in inside or ()]
+        forbidden = _uuids(outside or ())
 
         def passes(aggregates: Iterable[aggregate.HostAggregate]) -> bool:
             own = {each.uuid for each in aggregates}
@@ -217,6 +213,12 @@ def destination_stages(silence_s: float) -> list[base.Filter]:
     return [SilentCell(silence_s), DisabledCell(), RequestedCell(),
             RequestedHost(), RequestedAggregates(), ForcedHost(),
             IgnoredHost(), compute.RetryFilter()]
+
+
+def _destination(request: objects.RequestSpec, *names: str) -> list[Any]:
+    """Return fields of the requested destination, or None for each."""
+    target = request.get('requested_destination')
+    return [None if target is None else target.get(name) for name in names]
 
 
 def _named(hosts: view.Hosts, names: Iterable[str]) -> view.Mask:

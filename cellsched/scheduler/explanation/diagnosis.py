@@ -68,12 +68,11 @@ class Diagnosis:
             self, hosts=self.hosts + sum(each.hosts for each in left_out),
             rejections=[*left_out, *self.rejections])
 
-    def text(self) -> str:
-        """Return one sentence for users."""
-        return self._sentence()
+    def text(self, marked: bool = False) -> str:
+        """Return one sentence for users.
 
-    def _sentence(self, marked: bool = False) -> str:
-        """Return the sentence, and mark the places of internals."""
+        :param marked: whether to mark the places of internals
+        """
         silent = ''
         if self.silent:
             noun = 'cell' if len(self.silent) == 1 else 'cells'
@@ -93,26 +92,27 @@ class Diagnosis:
         known, ``nearest`` has ``hosts``, ``amount`` and ``unit``. Silent cells
         are listed in ``cells``.
         """
-        figures = []
-        for rejection in self.rejections:
-            figure = {name: value for name, value in dataclasses.asdict(
-                dataclasses.replace(rejection, rows=None)).items()
-                if value is not None}
-            figures.append(figure)
-        if self.lost:
-            figures.append({'by': CLAIMS, 'hosts': self.lost, 'reason': _LOST})
-        if self.denied:
-            figures.append({'by': GROUP, 'hosts': self.denied,
-                            'reason': _DENIED})
+        figures = [
+            {name: value for name, value in dataclasses.asdict(
+                dataclasses.replace(each, rows=None)).items()
+             if value is not None} for each in self._all]
         if self.silent:
             figures.append({'by': 'cells', 'hosts': 0, 'reason': _SILENT,
                             'cells': list(self.silent)})
         return figures
 
+    @property
+    def _all(self) -> list[pipeline.Rejection]:
+        """The rejections of the pipeline and of the claim store."""
+        return [*self.rejections, *(
+            pipeline.Rejection(by, hosts, reason) for by, hosts, reason in (
+                (CLAIMS, self.lost, _LOST), (GROUP, self.denied, _DENIED))
+            if hosts)]
+
     def error(self) -> exception.NoValidHost:
         """Return the error that ends the request."""
         return exception.NoValidHost(
-            reason=self._sentence(marked=True), rejections=self.to_list(),
+            reason=self.text(marked=True), rejections=self.to_list(),
             placed=self.placed, internals={
                 each.by: f' ({each.internals})' for each in self.rejections
                 if each.internals})
@@ -120,9 +120,7 @@ class Diagnosis:
     def _counts(self, marked: bool) -> str:
         counts = [(each.hosts, each.reason, _nearest(each) + (
             f'%({each.by})s' if marked and each.internals else ''))
-            for each in self.rejections]
-        counts.append((self.lost, _LOST, ''))
-        counts.append((self.denied, _DENIED, ''))
+            for each in self._all]
         remaining = self.hosts - sum(count for count, _, _ in counts)
         counts.append((remaining, _LEFT, ''))
         value = [(count, _sentence(count, reason) + nearest)

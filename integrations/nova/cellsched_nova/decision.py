@@ -80,7 +80,7 @@ class Components:
     lane: Lane['RequestDecision']
     plugins: enabled_plugins.EnabledPlugins
     policy: selector.SelectionPolicy
-    unsupported: requirements.UnsupportedRequirements
+    unsupported: requirements.RequirementCheck
     host_manager: Any
     client: Any
     claims: ClaimComponents
@@ -111,7 +111,7 @@ def make_components(
         refused_subset_size=1, evacuation_subset_size=1)
     return Components(
         hosts, lane or make_lane(), plugins, policy,
-        requirements.UnsupportedRequirements(plugins.reads), host_manager,
+        requirements.RequirementCheck(plugins.reads), host_manager,
         client, claims, nova_conf, record)
 
 

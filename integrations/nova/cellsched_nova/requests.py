@@ -51,7 +51,7 @@ def read(spec, uuids: Sequence[str]) -> objects.RequestSpec:
 
 def beyond_columns(
     spec, request: objects.RequestSpec,
-    unsupported: requirements.UnsupportedRequirements,
+    unsupported: requirements.RequirementCheck,
     non_host_classes: frozenset[str], routed: bool,
     translated: bool = False,
 ) -> list[str]:

@@ -156,7 +156,7 @@ class TestCase(specs.TestCase):
         self.parts = decision.Components(
             self.hosts, decision.make_lane(), Plugins(),
             selector.SelectionPolicy(random.Random(0)),
-            requirements.UnsupportedRequirements(
+            requirements.RequirementCheck(
                 {'ignore_hosts', 'requested_destination.cell'}),
             manager, self.placement, claims.ClaimComponents(
                 self.store, None, claims.DeferredReleases(

@@ -208,7 +208,7 @@ class TestCase(configuration_fixtures.TestCase):
                 host=['a', 'b'], nodename=['a', 'b'],
                 free_ram_mb=[1024, 2048])),
             make_lane(), Plugins(), selector.SelectionPolicy(random.Random(0)),
-            requirements.UnsupportedRequirements(test_requests.READS),
+            requirements.RequirementCheck(test_requests.READS),
             Manager(), Placement(), claims.ClaimComponents(
                 self.store, None, claims.DeferredReleases(
                     self.store, None, None, report_client.Deadline(0.0)),
@@ -644,7 +644,7 @@ class TestHardware(TestCase):
                 device_pools=[pools, ()], available={
                     'PCPU': 100, 'VCPU': 100})), plugins=self.plugins())
         self.parts = dataclasses.replace(
-            self.parts, unsupported=requirements.UnsupportedRequirements(
+            self.parts, unsupported=requirements.RequirementCheck(
                 self.parts.plugins.reads))
 
     def plugins(self, own=frozenset()):
@@ -793,7 +793,7 @@ class TestHardware(TestCase):
         plugins = self.plugins(frozenset({'NUMATopologyFilter'}))
         self.parts = dataclasses.replace(
             self.parts, plugins=plugins, unsupported=(
-                requirements.UnsupportedRequirements(plugins.reads)))
+                requirements.RequirementCheck(plugins.reads)))
 
         self.assertIn('numa_topology', ' '.join(self.why(self.pinned())))
         self.assertEqual([], self.why(self.spec(

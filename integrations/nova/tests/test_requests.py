@@ -78,7 +78,7 @@ class TestBeyondColumns(unittest.TestCase):
     def why(self, request, classes=(), routed=False):
         return requests.beyond_columns(
             request, requests.read(request, [SERVER]),
-            requirements.UnsupportedRequirements(READS), frozenset(classes),
+            requirements.RequirementCheck(READS), frozenset(classes),
             routed)
 
     def test_plain_request_is_decided_on_columns(self):

@@ -54,7 +54,7 @@ NAMES = st.sampled_from([*ASKING, *(
 
 
 def unread(*reads, **wishes):
-    return requirements.UnsupportedRequirements(reads).names(
+    return requirements.RequirementCheck(reads).names(
         builders.request(**wishes))
 
 
