@@ -230,14 +230,10 @@ def _place(
 #: The version of the document.
 VERSION = 1
 
-#: Limits for users' input: characters of a string, values of a hint (and
-#: numbered groups), and hints.
+#: Limits for users' input: characters of a string, and values of a list, a
+#: hint or a mapping.
 _TEXT_MAX = 255
 _VALUES_MAX = 20
-_HINTS_MAX = 20
-
-#: The most hosts to list of those that a request names.
-_HOSTS_MAX = 20
 
 _MORE = '…'
 
@@ -254,7 +250,7 @@ def document_of(
     reported = decision.to_dict()
     if decision.way is not None:
         # Reasons contain names of hints and properties from users.
-        reported['way']['reasons'] = _texts(decision.way.reasons, _VALUES_MAX)
+        reported['way']['reasons'] = _cut([*decision.way.reasons])
     return {
         'version': VERSION,
         'decided_at': decided_at.isoformat(timespec='milliseconds') + 'Z',
@@ -267,26 +263,26 @@ def document_of(
 
 def summary(request: objects.RequestSpec, instances: int) -> dict[str, Any]:
     """Return a summary of the request."""
-    flavor, image = request.flavor, request.get('image')
-    group = request.get('instance_group')
-    found: dict[str, Any] = {
-        'project_id': _text(request.get('project_id')),
-        'user_id': _text(request.get('user_id')),
-        'instances': instances,
-        'flavor': _text(flavor.get('name')),
-        **_demand(request),
-        'image': _text(image.get('id')) if image else None,
-        'availability_zone': _text(request.get('availability_zone')),
-        'hints': _hints(request.get('scheduler_hints') or {}),
-        'group': _text(group.get('uuid')) if group else None,
-        'group_policy': _text(group.get('policy')) if group else None,
-    }
-    for name in ('force_hosts', 'force_nodes', 'ignore_hosts'):
-        found[name] = _texts(request.get(name) or (), _HOSTS_MAX)
-    target = request.get('requested_destination')
+    image, group, target = map(request.get, (
+        'image', 'instance_group', 'requested_destination'))
+    found: dict[str, Any] = _cut({
+        'project_id': request.get('project_id'),
+        'user_id': request.get('user_id'),
+        'flavor': request.flavor.get('name'),
+        'image': image.get('id') if image else None,
+        'availability_zone': request.get('availability_zone'),
+        'hints': request.get('scheduler_hints') or {},
+        'group': group.get('uuid') if group else None,
+        'group_policy': group.get('policy') if group else None,
+        **{name: request.get(name) or [] for name in (
+            'force_hosts', 'force_nodes', 'ignore_hosts')}})
     if target is not None:
-        found['destination'] = _destination(target)
-    return found
+        # The URLs of a cell are left out.
+        cell = target.get('cell')
+        found['destination'] = _cut({
+            'host': target.get('host'), 'node': target.get('node'),
+            'cell': cell.get('uuid') if cell else None})
+    return {**found, 'instances': instances, **_demand(request)}
 
 
 def _demand(request: objects.RequestSpec) -> dict[str, Any]:
@@ -296,7 +292,7 @@ def _demand(request: objects.RequestSpec) -> dict[str, Any]:
     except exception.Invalid as exc:
         # A scheduler of another package may still accept the request.
         return {'resources': {}, 'groups': [],
-                'problem': _text(exc.format_message())}
+                'problem': _cut(exc.format_message())}
 
 
 def _groups(request: objects.RequestSpec) -> list[dict[str, Any]]:
@@ -304,40 +300,25 @@ def _groups(request: objects.RequestSpec) -> list[dict[str, Any]]:
     return [
         {'suffix': group.suffix,
          'resources': dict(group.resources[:_VALUES_MAX]),
-         'required': _texts(sorted(group.required), _VALUES_MAX),
-         'forbidden': _texts(sorted(group.forbidden), _VALUES_MAX)}
+         'required': _cut(sorted(group.required)),
+         'forbidden': _cut(sorted(group.forbidden))}
         for group in request.group_demand().groups[:_VALUES_MAX]]
 
 
-def _destination(target: objects.Destination) -> dict[str, Any]:
-    """Return the requested destination without a cell's URLs."""
-    cell = target.get('cell')
-    return {'host': _text(target.get('host')),
-            'node': _text(target.get('node')),
-            'cell': _text(cell.get('uuid')) if cell else None}
-
-
-def _hints(hints: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    names = list(hints)
-    kept = {str(_text(name)): _texts(hints[name], _VALUES_MAX)
-            for name in names[:_HINTS_MAX]}
-    if len(names) > _HINTS_MAX:
-        kept[_MORE] = [f'{len(names) - _HINTS_MAX} more']
-    return kept
-
-
-def _texts(values: Sequence[str], most: int) -> list[str]:
-    kept = [str(_text(value)) for value in list(values)[:most]]
-    if len(values) > most:
-        kept.append(f'{_MORE} {len(values) - most} more')
-    return kept
-
-
-def _text(value: Any) -> str | None:
-    if value is None:
-        return None
-    text = str(value)
-    return text if len(text) <= _TEXT_MAX else text[:_TEXT_MAX - 1] + _MORE
+def _cut(value: Any) -> Any:
+    """Return plain data of users, cut to the limits."""
+    if isinstance(value, str):
+        return value if len(value) <= _TEXT_MAX else (
+            value[:_TEXT_MAX - 1] + _MORE)
+    if not isinstance(value, (Mapping, list, tuple)):
+        return value
+    more = len(value) - _VALUES_MAX
+    if not isinstance(value, Mapping):
+        return [*map(_cut, value[:_VALUES_MAX]),
+                *([f'{_MORE} {more} more'] if more > 0 else ())]
+    return {**{_cut(name): _cut(value[name])
+               for name in [*value][:_VALUES_MAX]},
+            **({_MORE: [f'{more} more']} if more > 0 else {})}
 
 
 #: Seconds between writes to the database.
