@@ -74,15 +74,21 @@ def shipped(namespace: str) -> list[metadata.EntryPoint]:
     return sorted(points.select(group=namespace), key=lambda point: point.name)
 
 
-def load(namespace: str, name: str, option: str | None = None) -> Any:
+def load(
+    namespace: str, name: str, option: str | None = None,
+    path: str | None = None,
+) -> Any:
     """Return the object that an entry point names.
 
     :param option: the option that names the plug-in, such as ``[scheduler]
         driver``, for errors
+    :param path: the import path of an object that has no entry point
     :raises cellsched.exception.PluginNotFound: no plug-in has the name
     :raises cellsched.exception.ConfigurationInvalid: the plug-in cannot be
         imported, or two plug-ins have the name
     """
+    if path is not None:
+        return load_path(path, option)
     found = [point for point in entry_points(namespace) if point.name == name]
     if not found:
         # stevedore keeps entry points in a file, by the times of their own

@@ -220,27 +220,19 @@ def _enabled(
 def _filters(conf: cfg.ConfigOpts) -> Iterator[tuple[str, Callable[[], Any]]]:
     paths = filter_scheduler.filter_paths(conf)
     for name in dict.fromkeys(conf.filter_scheduler.enabled_filters):
-        yield (_path(paths[name], FILTERS_OPTION) if name in paths
-               else _entry(plugins.FILTERS, name, FILTERS_OPTION))
+        yield _entry(plugins.FILTERS, name, FILTERS_OPTION, paths.get(name))
 
 
 def _weighers(conf: cfg.ConfigOpts) -> Iterator[tuple[str, Callable[[], Any]]]:
     for name in dict.fromkeys(conf.filter_scheduler.weight_classes):
-        if name in filter_scheduler.ALL_WEIGHERS:
-            for each in dict.fromkeys(plugins.names(plugins.WEIGHERS)):
-                yield _entry(plugins.WEIGHERS, each, WEIGHERS_OPTION)
-        else:
-            yield (_path(name, WEIGHERS_OPTION) if '.' in name
-                   else _entry(plugins.WEIGHERS, name, WEIGHERS_OPTION))
+        for each in (dict.fromkeys(plugins.names(plugins.WEIGHERS))
+                     if name in filter_scheduler.ALL_WEIGHERS else [name]):
+            yield _entry(plugins.WEIGHERS, each, WEIGHERS_OPTION,
+                         each if '.' in each else None)
 
 
 def _entry(
-    namespace: str, name: str, option: str
+    namespace: str, name: str, option: str, path: str | None = None
 ) -> tuple[str, Callable[[], Any]]:
-    return (plugins.field_of(namespace, name, option),
-            functools.partial(plugins.load, namespace, name, option))
-
-
-def _path(path: str, option: str) -> tuple[str, Callable[[], Any]]:
-    return (f'{option}: {path}',
-            functools.partial(plugins.load_path, path, option))
+    return (plugins.field_of(namespace, path or name, option),
+            functools.partial(plugins.load, namespace, name, option, path))

@@ -51,8 +51,7 @@ class Kind:
         :raises cellsched.exception.ConfigurationInvalid: it is not usable
         :raises cellsched.exception.PluginNotFound: it does not exist
         """
-        plugin = (plugins.load_path(path, self.option) if path
-                  else plugins.load(self.namespace, name, self.option))
+        plugin = plugins.load(self.namespace, name, self.option, path)
         field = f'{self.option}: {name}'
         self.check(field, plugin)
         if not issubclass(plugin, self.base):
