@@ -110,18 +110,6 @@ class TestSchema(base.TestCase):
         schema.sync(self.database)
         self.assertEqual('claimsthree', schema.version(self.database))
 
-    def test_repeated_sync_changes_no_data(self):
-        schema = self.make_schema(tables=('one', 'two'))
-        schema.sync(self.database)
-        with self.database.writer() as connection:
-            connection.execute(sa.text('INSERT INTO one VALUES (1)'))
-
-        schema.sync(self.database)
-
-        with self.database.reader() as connection:
-            self.assertEqual(1, connection.execute(
-                sa.text('SELECT count(*) FROM one')).scalar())
-
     def test_sync_does_not_downgrade(self):
         schema = self.make_schema(tables=('one', 'two'))
         schema.sync(self.database)

@@ -312,13 +312,6 @@ class TestDeleteCounted(StatementCase):
 
         self.assertEqual({'a', 'b'}, self.delete('a', 'x', 'b', 'a'))
         self.assertEqual({'c': 1}, self.hosts())
-
-    def test_rows_are_deleted_once(self):
-        self.insert(row('a'), row('b'))
-
-        self.assertEqual({'a'}, self.delete('a'))
-        self.assertEqual(set(), self.delete('a'))
-        self.assertEqual({'b'}, self.delete('a', 'b'))
         self.assertEqual(set(), self.delete('a', 'b'))
         self.assertEqual(set(), self.delete())
 

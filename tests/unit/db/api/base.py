@@ -22,3 +22,13 @@ class TestCase(base.TestCase):
     def read(self, query, *args, **kwargs):
         with self.database.reader() as connection:
             return query(connection, *args, **kwargs)
+
+    def execute(self, *statement):
+        """Execute a statement in a transaction of its own."""
+        with self.database.writer() as connection:
+            connection.execute(*statement)
+
+    def fetch(self, statement):
+        """Return the rows of a query."""
+        with self.database.reader() as connection:
+            return connection.execute(statement).all()

@@ -17,13 +17,6 @@ class TestAggregates(following.Writing, base.TestCase):
         return self.read(aggregates.values_by_host, 'availability_zone',
                          ['a', 'b', 'c'])
 
-    def test_hosts_have_the_metadata_of_their_aggregate(self):
-        self.create('one', ['a', 'b'], availability_zone='east')
-        self.create('two', ['c'], availability_zone='west')
-
-        self.assertEqual({'a': {'east'}, 'b': {'east'}, 'c': {'west'}},
-                         self.zones())
-
     def test_id_precedes_a_name_equal_to_an_id(self):
         first, second = self.create('2', []), self.create('7', [])
         self.assertEqual((1, 2), (first, second))

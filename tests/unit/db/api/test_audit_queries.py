@@ -157,9 +157,9 @@ class TestSurveying(base.TestCase):
                        shared_providers.SharedProvider(uuid, name, aggregate),
                        samples.NOW)
         table = models.shared_providers
-        self.write(lambda connection: connection.execute(
+        self.execute(
             sa.update(table).where(table.c.uuid == pool)
-            .values(aggregate_uuid=lost)))
+            .values(aggregate_uuid=lost))
 
         self.assertEqual(
             [(pool, lost)], self.read(audit_queries.unknown_aggregates))

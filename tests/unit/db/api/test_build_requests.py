@@ -11,7 +11,6 @@ from oslo_serialization import jsonutils
 import sqlalchemy as sa
 
 from cellsched.db.api import build_requests
-from cellsched.db.api import leases
 from cellsched.db.api import models
 from cellsched.db import statements
 from cellsched import exception
@@ -23,7 +22,7 @@ from tests.unit import racing
 
 class BuildRequestCase(base.TestCase):
 
-    def accept(self, count, **options):
+    def accept(self, count=1, **options):
         uuids = samples.uuids(count)
         samples.accept(self.database, uuids, **options)
         return uuids
@@ -274,12 +273,7 @@ _VALUES = strategies.sampled_from([
     {}, {'': None}, {'nova_object.name': 'Flavor'}])
 
 
-class BrokenCase(base.TestCase):
-
-    def accept(self, count=1, **options):
-        uuids = samples.uuids(count)
-        samples.accept(self.database, uuids, **options)
-        return uuids
+class BrokenCase(BuildRequestCase):
 
     def spoil(self, uuid, table='build_requests', **values):
         self.write(samples.spoil, uuid, table, **values)
@@ -292,41 +286,30 @@ class BrokenCase(base.TestCase):
 class TestLeasing(BrokenCase):
 
     def test_unreadable_request_is_leased_as_broken(self):
-        for column in 'instance', 'tags', 'block_device_mappings':
-            for text in samples.UNREADABLE[1:]:
+        texts = samples.UNREADABLE[1:]
+        optional = [text for text in texts if text != 'null']
+        for column, unreadable, record in (
+                ('instance', [*texts, None], 'build request'),
+                ('tags', optional, 'build request'),
+                ('block_device_mappings', optional, 'build request'),
+                ('quota', [*texts, '{"project": {"cores": "x"}}'],
+                 'quota limits'),
+                ('spec', samples.UNREADABLE, 'request specification')):
+            table = 'request_specs' if column == 'spec' else 'build_requests'
+            for text in unreadable:
                 broken, whole = self.accept(2)
-                self.spoil(broken, **{column: text})
+                self.spoil(broken, table, **{column: text})
 
                 leased = self.lease([broken, whole])
 
-                if column == 'instance' or text != 'null':
-                    self.assertEqual(
-                        ('build request', 'cannot be read'),
-                        (leased[broken].broken.what,
-                         leased[broken].broken.problem), (column, text[:99]))
+                self.assertEqual(
+                    (record, 'cannot be read'),
+                    (leased[broken].broken.what,
+                     leased[broken].broken.problem),
+                    (column, text and text[:99]))
                 self.assertIsNone(leased[whole].broken)
                 self.assertEqual('server', leased[
                     whole].request.instance.display_name)
-
-    def test_request_with_unreadable_quota_limits_is_leased_as_broken(self):
-        for text in (*samples.UNREADABLE[1:], '{"project": {"cores": "x"}}'):
-            broken, whole = self.accept(2)
-            self.spoil(broken, quota=text)
-
-            leased = self.lease([broken, whole])
-
-            self.assertEqual(
-                ('quota limits', 'cannot be read'),
-                (leased[broken].broken.what, leased[broken].broken.problem),
-                text[:99])
-            self.assertIsNone(leased[whole].broken)
-
-    def test_request_without_any_text_is_leased_as_broken(self):
-        broken, = self.accept()
-        self.spoil(broken, instance=None)
-
-        self.assertEqual('cannot be read',
-                         self.lease([broken])[broken].broken.problem)
 
     def test_request_without_specification_is_leased_as_broken(self):
         broken, whole = self.accept(2)
@@ -339,16 +322,6 @@ class TestLeasing(BrokenCase):
             (leased[broken].broken.what, leased[broken].broken.problem))
         self.assertEqual(broken, leased[broken].spec.instance_uuid)
         self.assertIsNone(leased[whole].broken)
-
-    def test_unreadable_specification_is_leased_as_broken(self):
-        for text in samples.UNREADABLE:
-            broken, whole = self.accept(2)
-            self.spoil(broken, 'request_specs', spec=text)
-
-            leased = self.lease([broken, whole])
-
-            self.assertEqual('cannot be read', leased[broken].broken.problem)
-            self.assertIsNone(leased[whole].broken)
 
     def test_copy_of_a_broken_request_is_broken(self):
         # What they have in common is read once.
@@ -424,17 +397,6 @@ class TestReading(BrokenCase):
         self.assertRaises(
             exception.RequestUnreadable, self.write, build_requests.revise,
             broken, lambda request: None)
-
-    def test_unreadable_request_is_split_from_its_batch(self):
-        due = leases.LeaseDeadline(1e10, samples.LATER)
-        for text in (*samples.UNREADABLE, None):
-            batch = self.accept(3, reservation_id='r-1')
-            self.spoil(batch[1], instance=text)
-
-            self.assertEqual(
-                [[batch[0], batch[2]], [batch[1]]],
-                self.read(leases.list_batches, batch, due))
-            self.write(build_requests.delete, batch)
 
 
 class RequestCase(base.TestCase):
@@ -576,9 +538,9 @@ class TestRequestSpecs(base.TestCase):
         uuids = samples.uuids(2)
         self.create(*uuids)
 
-        rows = self.read(lambda connection: connection.execute(
+        rows = self.fetch(
             sa.select(models.request_specs)
-            .order_by(models.request_specs.c.id)).all())
+            .order_by(models.request_specs.c.id))
 
         self.assertEqual(uuids, [row.instance_uuid for row in rows])
         spec = objects.RequestSpec.obj_from_primitive(

@@ -30,13 +30,6 @@ class TestCellMappings(base.TestCase):
                          'database_connection'):
                 self.assertEqual(getattr(cell, name), getattr(found, name))
 
-    def test_cell0_is_listed(self):
-        self.write(cell_mappings.create,
-                   samples.cell('cell0', uuid=objects.CELL0_UUID),
-                   samples.NOW)
-
-        self.assertTrue(self.read(cell_mappings.list_all)[0].is_cell0())
-
     def test_duplicate_uuid_is_an_error(self):
         cell = samples.cell()
         self.write(cell_mappings.create, cell, samples.NOW)
@@ -57,8 +50,8 @@ class TestCellMappings(base.TestCase):
         self.assertEqual(2, len(self.read(cell_mappings.list_all)))
 
     def test_missing_urls_are_empty(self):
-        self.write(lambda connection: connection.execute(sa.insert(
-            models.cell_mappings).values(uuid='u', disabled=False)))
+        self.execute(
+            sa.insert(models.cell_mappings).values(uuid='u', disabled=False))
 
         cell, = self.read(cell_mappings.list_all)
 

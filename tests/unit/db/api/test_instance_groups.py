@@ -52,9 +52,9 @@ class TestInstanceGroups(base.TestCase):
         broken, whole = self.create(policy='anti-affinity'), self.create()
         table = models.instance_group_policy
         for text in ('nonsense', '[1]', '{"max_server_per_host": "x"}', '7'):
-            self.write(lambda connection: connection.execute(
+            self.execute(
                 sa.update(table).where(table.c.group_id == broken.id)
-                .values(rules=text)))
+                .values(rules=text))
 
             self.assertEqual(
                 [whole.uuid, broken.uuid],
@@ -70,8 +70,8 @@ class TestInstanceGroups(base.TestCase):
         text = (f'The rules of server group {group.uuid} cannot be read and '
                 'are ignored')
         for rules, unreadable in ('[', True), ('{', True), ('{}', False):
-            self.write(lambda connection: connection.execute(
-                sa.update(models.instance_group_policy).values(rules=rules)))
+            self.execute(
+                sa.update(models.instance_group_policy).values(rules=rules))
             self.read(instance_groups.find, group.uuid, conditions=conditions)
             self.assertEqual(unreadable, text in conditions)
         self.assertEqual(1, self.logs.output.count(text))

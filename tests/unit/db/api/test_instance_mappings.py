@@ -106,9 +106,8 @@ class TestInstanceMappings(base.TestCase):
 
     def test_mapping_of_a_release_without_the_mark_is_not_deleted(self):
         uuid, = self.create(1)
-        self.write(lambda connection: connection.execute(
-            sa.update(models.instance_mappings)
-            .values(queued_for_delete=None)))
+        self.execute(
+            sa.update(models.instance_mappings).values(queued_for_delete=None))
 
         self.assertEqual({uuid}, self.decide([uuid], self.east))
         mapping = self.read(instance_mappings.get_many, [uuid])[uuid]

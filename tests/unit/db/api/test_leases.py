@@ -112,16 +112,12 @@ class TestBatches(LeaseCase):
         self.assertEqual([mine], self.batches(mine[0]))
 
     def test_unreadable_request_is_a_batch_of_its_own(self):
-        for text in 'what?', '[]', None:
-            broken, *others = self.accept(3, reservation_id=f'r-{text}')
-            with self.database.writer() as connection:
-                connection.execute(
-                    sa.update(models.build_requests)
-                    .where(models.build_requests.c.instance_uuid == broken)
-                    .values(instance=text))
-
+        for number, text in enumerate((*samples.UNREADABLE, None)):
+            first, broken, last = batch = self.accept(
+                3, reservation_id=f'r-{number}')
+            self.write(samples.spoil, broken, 'build_requests', instance=text)
             self.assertEqual(
-                [[broken], others], self.batches(broken, *others))
+                [[first, last], [broken]], self.batches(*batch))
 
 
 class TestClaim(LeaseCase):

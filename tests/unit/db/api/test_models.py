@@ -59,15 +59,11 @@ OUR_TABLES = {
 
 class TestModels(base.TestCase):
 
-    def test_migrations_create_the_tables_of_the_models(self):
-        self.assertEqual([], drift.differences(self.database, api.SCHEMA))
-
     def test_changed_schema_is_a_difference(self):
         for statement in ('ALTER TABLE flavors ADD COLUMN more INTEGER',
                           'DROP INDEX aggregate_uuid_idx',
                           'DROP TABLE aggregate_hosts'):
-            self.write(lambda connection: connection.execute(
-                sa.text(statement)))
+            self.execute(sa.text(statement))
 
             self.assertNotEqual(
                 [], drift.differences(self.database, api.SCHEMA))
@@ -87,7 +83,3 @@ class TestModels(base.TestCase):
                     self.assertIn(constraint.name, drift.constraints(
                         self.database)[table.name])
                     self.assertTrue(constraint.name.startswith('uniq_'))
-
-    def test_feed_has_its_lanes(self):
-        self.assertEqual(
-            (0,) * models.FEED.lanes, self.read(models.FEED.token))

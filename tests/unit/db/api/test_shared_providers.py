@@ -72,8 +72,7 @@ class TestSharedProviders(base.TestCase):
         table = shared_providers.models.shared_providers
         text = f'Sharing provider {pool.uuid} is left out'
         for traits, unreadable in ('{', True), ('[', True), ('[]', False):
-            self.write(lambda connection: connection.execute(
-                table.update().values(traits=traits)))
+            self.execute(table.update().values(traits=traits))
             self.listed()
             self.assertEqual(unreadable, text in self.database.conditions)
         self.assertEqual(1, self.logs.output.count(text))

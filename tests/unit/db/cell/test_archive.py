@@ -124,8 +124,7 @@ class TestServers(ArchiveCase):
     def test_server_with_an_unfinished_move_stays(self):
         for status in (*server_moves.LIVE, server_moves.FINISHED, None):
             uuid = self.make()
-            self.write(lambda connection: connection.execute(
-                sa.update(models.migrations).values(status=status)))
+            self.execute(sa.update(models.migrations).values(status=status))
 
             self.assertEqual([], self.ready(), status)
             self.assertEqual({}, self.write(
@@ -147,8 +146,7 @@ class TestServers(ArchiveCase):
 
     def test_tags_of_moved_servers_are_deleted(self):
         uuid = self.make()
-        self.write(lambda connection: connection.execute(
-            sa.insert(models.tags), {'resource_id': uuid, 'tag': 'x'}))
+        self.execute(sa.insert(models.tags), {'resource_id': uuid, 'tag': 'x'})
 
         self.write(archive.move_servers, [uuid], END)
 

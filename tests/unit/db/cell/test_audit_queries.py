@@ -203,10 +203,10 @@ class TestSurveying(base.TestCase):
 
     def test_live_rows_of_a_shadow_table_are_found_in_pages(self):
         table = models.instances
-        self.write(lambda connection: connection.execute(
+        self.execute(
             sa.insert(models.SHADOWS[table]).from_select(
                 [column.name for column in table.columns],
-                sa.select(table).order_by(table.c.id))))
+                sa.select(table).order_by(table.c.id)))
         self.write(instances.delete, self.uuids[0], samples.NOW)
 
         found, after = [], 0

@@ -18,13 +18,12 @@ class TestComputeNodes(base.TestCase):
                           samples.NODE | values, now)
 
     def change(self, table, **values):
-        self.write(lambda connection: connection.execute(
-            sa.update(table).values(**values)))
+        self.execute(sa.update(table).values(**values))
 
     def rows(self):
-        return self.read(lambda connection: connection.execute(
+        return self.fetch(
             sa.select(models.compute_nodes)
-            .order_by(models.compute_nodes.c.id)).all())
+            .order_by(models.compute_nodes.c.id))
 
     def unmapped(self):
         return [row.host for row in self.read(compute_nodes.list_unmapped)]
@@ -129,9 +128,9 @@ class TestProviders(base.TestCase):
         for number, values in enumerate((
                 {'deleted': 1}, {'uuid': None}, {'host': None})):
             uuid = self.save(f'n{number}')
-            self.write(lambda connection: connection.execute(
+            self.execute(
                 sa.update(models.compute_nodes)
                 .where(models.compute_nodes.c.uuid == uuid)
-                .values(values)))
+                .values(values))
 
         self.assertEqual([], self.listed())

@@ -140,9 +140,9 @@ class TestChanges(following.Tests, base.TestCase):
         whole = self.save('a', 'one', 8)
         lost = self.save('b', 'two', 8)
         self.report('a')
-        self.write(lambda connection: connection.execute(
+        self.execute(
             sa.update(models.compute_nodes)
-            .where(models.compute_nodes.c.uuid == lost).values(host=None)))
+            .where(models.compute_nodes.c.uuid == lost).values(host=None))
 
         changes = self.read(hosts.changes)
         self.assertEqual([whole], [row.uuid for row in changes.nodes])
@@ -154,9 +154,9 @@ class TestChanges(following.Tests, base.TestCase):
     def test_service_without_a_host_is_no_host(self):
         self.report('a')
         self.report('b')
-        self.write(lambda connection: connection.execute(
+        self.execute(
             sa.update(models.services)
-            .where(models.services.c.host == 'b').values(host=None)))
+            .where(models.services.c.host == 'b').values(host=None))
 
         self.assertEqual(
             ['a'], self.read(services.list_hosts, services.COMPUTE))
@@ -227,13 +227,13 @@ class TestChanges(following.Tests, base.TestCase):
         """Agents of Nova know nothing of lanes."""
         uuid = self.save('a', 'one', 8)
         self.poll()
-        self.write(lambda connection: connection.execute(
+        self.execute(
             sa.insert(models.compute_nodes).values(
                 samples.NODE | {'uuid': samples.uuids(1)[0], 'host': 'b',
-                                'hypervisor_hostname': 'two'})))
-        self.write(lambda connection: connection.execute(
+                                'hypervisor_hostname': 'two'}))
+        self.execute(
             sa.update(models.compute_nodes).values(vcpus=3)
-            .where(models.compute_nodes.c.uuid == uuid)))
+            .where(models.compute_nodes.c.uuid == uuid))
 
         self.assertEqual(([], []), self.poll())
         self.assertEqual(

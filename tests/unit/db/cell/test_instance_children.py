@@ -251,18 +251,18 @@ class TestImageProperties(base.TestCase):
 
     def test_rows_of_nova_other_than_properties_are_not_counted(self):
         [uuid] = self.create({'os_distro': 'x'})
-        self.write(lambda connection: connection.execute(
+        self.execute(
             sa.insert(models.instance_system_metadata), [
                 {'instance_uuid': uuid, 'key': key, 'value': value,
                  'deleted': deleted} for key, value, deleted in (
                     ('image_min_ram', '5', 0), ('image_disk_format', 'x', 0),
                     ('imageXa', 'b', 0), ('owner', 'me', 0),
-                    ('image_a', None, 0), ('image_b', 'c', 7))]))
+                    ('image_a', None, 0), ('image_b', 'c', 7))])
 
         self.assertEqual([('n', 'os_distro', 'x', 1)], self.count())
 
     def test_purged_server_has_no_properties(self):
         self.write(instances.purge, self.create({'os_distro': 'x'}))
 
-        self.assertEqual([], self.read(lambda connection: connection.execute(
-            sa.select(models.instance_system_metadata)).all()))
+        self.assertEqual([], self.fetch(
+            sa.select(models.instance_system_metadata)))

@@ -22,9 +22,12 @@ class TestInstanceActions(base.TestCase):
         self.write(instance_history.create_all,
                    dict.fromkeys(uuids, self.context), 'create', samples.NOW,
                    **options)
-        return self.read(lambda connection: connection.execute(
+        return self.actions()
+
+    def actions(self):
+        return self.fetch(
             sa.select(models.instance_actions)
-            .order_by(models.instance_actions.c.id)).all())
+            .order_by(models.instance_actions.c.id))
 
     def servers(self, count):
         return self.write(
@@ -53,9 +56,9 @@ class TestInstanceActions(base.TestCase):
 
     def events(self):
         table = models.instance_actions_events
-        return self.read(lambda connection: connection.execute(
+        return self.fetch(
             sa.select(table, models.instance_actions.c.instance_uuid)
-            .join(models.instance_actions).order_by(table.c.id)).all())
+            .join(models.instance_actions).order_by(table.c.id))
 
     def fail(self, uuids, reason):
         self.write(
@@ -121,9 +124,7 @@ class TestInstanceActions(base.TestCase):
                    key=lambda each: (each[3], uuids.index(each[0]))))
         self.assertEqual(
             [(samples.LATER, None)] * 2 + [(samples.NOW, 'Error')],
-            [(row.finish_time, row.message) for row in self.read(
-                lambda connection: connection.execute(sa.select(
-                    models.instance_actions).order_by('id')).all())])
+            [(row.finish_time, row.message) for row in self.actions()])
 
     def test_deleted_server_has_no_open_action(self):
         uuids = self.servers(2)
@@ -133,9 +134,7 @@ class TestInstanceActions(base.TestCase):
 
         self.assertEqual(
             [samples.LATER, None],
-            [row.finish_time for row in self.read(
-                lambda connection: connection.execute(sa.select(
-                    models.instance_actions).order_by('id')).all())])
+            [row.finish_time for row in self.actions()])
 
     def test_no_servers_are_no_action(self):
         self.assertEqual([], self.record([]))
@@ -269,7 +268,6 @@ class TestInstanceFaults(base.TestCase):
 
     def test_deleted_faults_are_omitted(self):
         self.record(exception.NoValidHost(reason='old'))
-        self.write(lambda connection: connection.execute(
-            sa.update(models.instance_faults).values(deleted=1)))
+        self.execute(sa.update(models.instance_faults).values(deleted=1))
 
         self.assertEqual({}, self.read(instance_history.latest, self.uuids))

@@ -87,8 +87,7 @@ class TestCreate(InstanceCase):
     def test_flavor_is_stored_with_the_server(self):
         self.create_server(flavor=samples.flavor(name='large'))
 
-        row, = self.read(lambda connection: connection.execute(
-            sa.select(models.instance_extra.c.flavor)).all())
+        row, = self.fetch(sa.select(models.instance_extra.c.flavor))
 
         self.assertIn('"name": "large"', row.flavor)
 

@@ -3,20 +3,15 @@
 
 from cellsched.db.cell import instances
 from cellsched.db.cell import networks
-from cellsched.testing import databases
-from tests.unit import base
+from tests.unit.db.cell import base
 from tests.unit.db import samples
 
 
 class TestNetworks(base.TestCase):
 
-    def setUp(self):
-        super().setUp()
-        self.cell = self.useFixture(databases.CellDatabase()).database
-
     def make(self, **values):
         [uuid] = samples.uuids(1)
-        with self.cell.writer() as connection:
+        with self.database.writer() as connection:
             instances.create(
                 connection, [samples.instance(uuid)], samples.NOW)
             samples.put(connection, uuid,
@@ -24,16 +19,14 @@ class TestNetworks(base.TestCase):
         return uuid
 
     def to_free(self, limit=100, after=''):
-        with self.cell.reader() as connection:
-            return [each.uuid for each in networks.list_to_free(
-                connection, limit, after)]
+        return [each.uuid for each in self.read(
+            networks.list_to_free, limit, after)]
 
     def forget(self, uuid):
-        with self.cell.writer() as connection:
-            networks.forget(connection, uuid, samples.LATER)
+        self.write(networks.forget, uuid, samples.LATER)
 
     def test_server_has_no_networks_until_its_row_records_networks(self):
-        with self.cell.writer() as connection:
+        with self.database.writer() as connection:
             [uuid] = samples.uuids(1)
             self.assertFalse(networks.is_allocated(connection, uuid))
             instances.create(
@@ -74,13 +67,11 @@ class TestNetworks(base.TestCase):
 
         self.forget(uuid)
 
-        with self.cell.reader() as connection:
-            self.assertTrue(networks.is_allocated(connection, uuid))
+        self.assertTrue(self.read(networks.is_allocated, uuid))
 
     def test_listed_servers_have_their_project_and_user(self):
         self.make(vm_state='error')
 
-        with self.cell.reader() as connection:
-            [found] = networks.list_to_free(connection, 1)
+        [found] = self.read(networks.list_to_free, 1)
         self.assertEqual(('project', 'user'),
                          (found.project_id, found.user_id))
