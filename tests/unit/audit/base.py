@@ -80,11 +80,14 @@ class TestCase(base.TestCase):
         # A page is small, so that there are several.
         self.reader = state.StateReader(
             self.database, self.cells, gatherer, self.claims, page=2)
-        self.repairs = repairs.Repairs(
-            self.reader, self.targets, cell0.Cell0(
-                self.database, self.cells, self.targets, self.clock, 'audit'),
-            self.clock, 'audit')
+        self.repairs = self.make_repairs(self.clock)
         self.auditor = auditor.Auditor(self.reader, self.repairs, self.clock)
+
+    def make_repairs(self, clock):
+        return repairs.Repairs(
+            self.reader, self.targets, cell0.Cell0(
+                self.database, self.cells, self.targets, clock, 'audit'),
+            clock, 'audit')
 
     # What there is.
 
@@ -129,6 +132,16 @@ class TestCase(base.TestCase):
 
     def forget(self, uuid):
         self.write(self.database, build_requests.delete, [uuid])
+
+    def lease(self, *uuids):
+        """Let another process have the build requests for a minute."""
+        now = self.clock.timestamp()
+        self.write(self.database, build_requests.lease, uuids, 'somebody',
+                   now, now + 60)
+
+    def mark_deleted(self, uuid):
+        self.write(self.database, instance_mappings.mark_deleted, [uuid],
+                   samples.NOW)
 
     def decide(self, uuid, cell):
         self.write(self.database, instance_mappings.decide, [uuid],
@@ -235,8 +248,7 @@ class TestCase(base.TestCase):
 
     def deleted(self, cell='cell1', host='a1'):
         uuid = self.running(cell, host)
-        self.write(self.database, instance_mappings.mark_deleted, [uuid],
-                   samples.NOW)
+        self.mark_deleted(uuid)
         self.write(self.cell(cell), instances.delete, uuid, samples.NOW)
         return uuid
 
@@ -279,6 +291,24 @@ class TestCase(base.TestCase):
 
     def audit(self, fix=False, foreign=True):
         return self.auditor.run(SETTLE_S, fix, foreign=foreign)
+
+    def facts(self, uuid):
+        """Return the state of a server, as it is judged before a repair."""
+        return self.reader.servers([uuid], everywhere=True, asked=True)[uuid]
+
+    def repairable(self, uuid, action=None):
+        """Return the only finding with a repair, and the state of a server.
+
+        :param action: the repair, if there are several
+        """
+        facts = self.facts(uuid)
+        [found] = [each for each in auditor.judge(facts)
+                   if each.action and action in (None, each.action)]
+        return found, facts
+
+    def repair(self, uuid, action):
+        """Make one of the repairs of a server."""
+        self.repairs.repair(*self.repairable(uuid, action))
 
     def assertClean(self):
         report = self.audit()

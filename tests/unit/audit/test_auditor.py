@@ -1,14 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Audits: two passes, repairs and a report; releases of leaked claims."""
 
 import dataclasses
 from unittest import mock
 
+from cellsched.audit import auditor
+from cellsched.audit import findings
 from cellsched.audit import state
 from cellsched.claims import base as claims_base
 from cellsched.db.api import host_mappings
-from cellsched.db.api import instance_mappings
 from cellsched.db.cell import compute_nodes
+from cellsched.db.cell import instances
 from cellsched.db.cell import server_moves
+from cellsched import exception
+from cellsched import migrations
 from tests.unit.audit import base
 from tests.unit.db import samples
 
@@ -26,8 +31,7 @@ class TestSettling(base.TestCase):
         first, second = self.deleted(), self.running('cell2', 'b1')
 
         def meanwhile():
-            self.write(self.database, instance_mappings.mark_deleted,
-                       [second], samples.NOW)
+            self.mark_deleted(second)
             self.offer('cell2', 'b1', 0)
 
         self.clock.meanwhile = meanwhile
@@ -244,11 +248,6 @@ class TestHosts(base.TestCase):
         # The others were never mapped, as far as their nodes say.
         self.assertKept(('S3', 'host-unmapped', 'a1', 'cell1'))
 
-    def test_host_outside_its_mapped_cell_is_reported_only(self):
-        self.add_host('cell2', 'a1')
-
-        self.assertKept(('S3', 'host-elsewhere', 'a1', 'cell2'))
-
 
 class TestStoreRecords(base.TestCase):
 
@@ -336,3 +335,333 @@ class TestRun(base.TestCase):
         uuid = self.failed('cell1', fault=False)
 
         self.assertFound(('S13', 'no-reason', uuid, 'cell1'))
+
+
+class TestReport(base.TestCase):
+
+    def test_findings_come_in_the_order_of_invariants(self):
+        self.offer('cell1', 'a1', 8)
+        leaked = sorted(self.deleted() for _ in range(2))
+        lost = self.accept()
+        self.forget(lost)
+        unexplained = self.failed('cell1', fault=False)
+        self.claims._used[self.providers['a1']]['VCPU'] = 1
+
+        report = self.audit()
+
+        self.assertEqual(
+            [('S1', self.providers['a1']), ('S13', unexplained), ('S2', lost),
+             *(('S4', uuid) for uuid in leaked)],
+            [(each.invariant, each.of) for each in report.remaining])
+        self.assertEqual([], report.repaired)
+
+    def test_findings_of_an_invariant_are_in_order_of_kinds(self):
+        first, last = sorted(self.running('cell1', 'a1') for _ in range(2))
+        self.claims.release([first])
+        self.mark_deleted(last)
+        self.write(self.cell('cell1'), instances.delete, last, samples.NOW)
+
+        self.assertEqual(
+            [('claim-leaked', last), ('unclaimed', first)],
+            [(each.kind, each.of) for each in self.audit().remaining])
+
+    def test_report_has_examples_of_foreign_consumers(self):
+        self.offer('cell1', 'a2', 20)
+        rest = sorted(samples.uuids(12))
+        for uuid in rest:
+            self.take(uuid, 'a2')
+
+        report = self.audit()
+
+        self.assertEqual((12, rest[:10]),
+                         (report.foreign, report.examples))
+
+    def test_foreign_consumers_of_a_single_pass_are_not_counted(self):
+        self.deleted()
+        stays, goes, comes = sorted(samples.uuids(3))
+        self.take(stays, 'a2')
+        self.take(goes, 'a2')
+
+        def meanwhile():
+            self.claims.release([goes])
+            self.take(comes, 'a2')
+
+        self.clock.meanwhile = meanwhile
+
+        report = self.audit()
+
+        self.assertEqual((1, [stays]), (report.foreign, report.examples))
+
+    def test_down_cell_is_reported_with_advice(self):
+        self.take_down('cell1')
+
+        [found] = self.audit().remaining
+
+        cell = self.by_name['cell1'].uuid
+        self.assertEqual(
+            ('cell-unreachable', cell, 'cell1', cell, None),
+            (found.kind, found.of, found.cell, found.cell_uuid,
+             found.action))
+        self.assertIn('make its database available', found.advice)
+
+    def test_size_is_the_total_of_the_progress(self):
+        self.running()
+        self.accept()
+        self.failed()
+        gone = self.deleted()
+        self.claims.release([gone])
+
+        # Four mappings, and the rows of two that are not deleted.
+        self.assertEqual(6, self.auditor.size())
+
+
+class TestRepairs(base.TestCase):
+
+    def test_failed_repair_does_not_stop_other_repairs(self):
+        uuids = sorted(self.deleted() for _ in range(3))
+        release = self.claims.release
+        for error in (KeyError('as told'), exception.DatabaseUnreachable(
+                schema='claims', url='sqlite://', reason='as told')):
+            for broken in uuids:
+                def fail(consumers, broken=broken, error=error):
+                    if broken in consumers:
+                        raise error
+                    release(consumers)
+
+                self.claims.release = fail
+                report = self.audit(fix=True)
+
+                self.assertEqual(
+                    ([broken], sorted({*uuids} - {broken})),
+                    ([each.of for each in report.remaining],
+                     [each.of for each in report.repaired]))
+                self.assertIn(
+                    f'[instance: {broken}] Could not repair claim-leaked',
+                    self.logs.output)
+                self.claims.release = release
+                self.audit(fix=True)
+                for uuid in uuids:
+                    self.take(uuid, 'a1')
+
+    def test_repair_continues_with_the_findings_after_a_repair(self):
+        uuid = self.accept()
+        self.put_row(uuid, 'cell1', vm_state='error', task_state=None)
+        self.forget(uuid)
+        self.take(uuid, 'a1')
+        self.unmap(uuid)
+
+        # It is mapped, its row goes, it is buried, its claim is released.
+        report = self.audit(fix=True)
+
+        self.assertEqual([], report.remaining)
+        self.assertEqual(['row-unmapped'],
+                         [each.kind for each in report.repaired])
+        self.assertEqual({'cell0'}, self.rows(uuid))
+        self.assertEqual({}, self.held(uuid))
+        self.assertClean()
+
+
+class TestFinding(base.base.base.TestCase):
+
+    def test_repair_or_the_need_of_an_operator_is_reported(self):
+        found = findings.Finding(
+            'claim-leaked', 'server', '', action=findings.Action.RELEASE)
+        self.assertEqual('release the claim', found.repair)
+        found = findings.Finding('row-lost', 'server', '', advice='look.')
+        self.assertEqual('none is safe: look.', found.repair)
+
+    def test_findings_of_servers_differ_from_other_findings(self):
+        for kind, expected in (
+                ('claim-leaked', True), ('row-lost', True),
+                ('task-stranded', True), ('no-reason', True),
+                ('cell-unreachable', False), ('host-elsewhere', False),
+                ('host-unmapped', False), ('miscounted:VCPU', False),
+                ('provider-unknown', False)):
+            found = findings.Finding(kind, 'of', '')
+            self.assertEqual(expected, found.is_of_server, kind)
+            self.assertEqual((kind, 'of', None), found.key)
+
+    def test_invariant_of_a_kind_does_not_depend_on_its_resource(self):
+        self.assertEqual('S1', findings.Finding(
+            'over-capacity:CUSTOM:X', 'of', '').invariant)
+        self.assertEqual('L1', findings.Finding(
+            'move-stranded', 'of', '').invariant)
+
+
+class TestLeakedClaims(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.leaked = auditor.LeakedClaims(self.reader, self.repairs)
+
+    def test_leaked_claims_go_at_the_second_look(self):
+        uuids = [self.deleted(), self.failed(), self.failed('cell2')]
+        for uuid in uuids[1:]:
+            self.take(uuid, 'b1')
+        running, accepted = self.running(), self.accept()
+        self.take(accepted, 'a2')
+
+        self.assertEqual(0, self.leaked.release_leaked())
+        self.assertEqual({*uuids}, {*self.claims.claims_of(uuids)})
+        self.assertEqual(3, self.leaked.release_leaked())
+
+        self.assertEqual({running, accepted}, {*self.claims.consumers()})
+        self.assertEqual(0, self.leaked.release_leaked())
+
+    def test_interrupted_leak_of_a_claim_is_counted_anew(self):
+        uuid = self.failed('cell1')
+        self.take(uuid, 'a1')
+        self.leaked.release_leaked()
+        self.change_row(uuid, 'cell1', task_state='rebuilding')
+        self.leaked.release_leaked()
+        self.change_row(uuid, 'cell1', task_state=None)
+
+        self.assertEqual(0, self.leaked.release_leaked())
+        self.assertEqual(1, self.leaked.release_leaked())
+
+    def test_foreign_claims_stay(self):
+        rest = samples.uuids(3)
+        for uuid in rest:
+            self.take(uuid, 'a2')
+
+        for _ in range(3):
+            self.assertEqual(0, self.leaked.release_leaked())
+        self.assertEqual({*rest}, {*self.claims.consumers()})
+
+    def test_claims_of_a_down_cell_stay(self):
+        self.deleted()
+        self.take_down('cell1')
+
+        for _ in range(3):
+            self.assertEqual(0, self.leaked.release_leaked())
+
+    def test_claims_of_ended_migrations_are_released(self):
+        over, on = self.running(), self.running()
+        self.take(self.move(over, status=server_moves.DONE), 'a2')
+        self.take(self.move(on), 'a2')
+
+        self.leaked.release_leaked()
+        self.assertEqual(1, self.leaked.release_leaked())
+
+        self.assertEqual(3, len(self.claims.consumers()))
+
+    def test_withdrawn_claims_of_a_stopped_process_are_restored(self):
+        lost, twice, gone = self.running(), self.running(), self.deleted()
+        held = self.claims.claims_of([lost, twice])
+        for uuid in (lost, twice, gone):
+            self.claims.transfer(uuid, migrations.consumer(uuid))
+        self.take(twice, 'a2')
+        [foreign] = samples.uuids(1)
+        self.take(foreign, 'a2')
+
+        self.assertEqual(0, self.leaked.release_leaked())
+        self.leaked.release_leaked()
+
+        self.assertEqual({lost, twice, foreign}, {*self.claims.consumers()})
+        self.assertEqual(held[lost][0].provider,
+                         self.claims.claims_of([lost])[lost][0].provider)
+
+    def test_servers_are_searched_for_a_new_consumer_only(self):
+        reads = []
+        pages = self.reader.pages
+        self.reader.pages = lambda query: reads.append(query) or pages(query)
+        self.running()
+        for expected in (0, 1, 1, 2, 2):
+            if expected > len(reads):
+                self.take(*samples.uuids(1), 'a2')
+            self.leaked.release_leaked()
+            self.assertEqual(expected, len(reads))
+
+    def test_claim_to_move_a_deleted_server_goes(self):
+        uuid = self.deleted()
+        self.claims.release([uuid])
+        self.take(self.move(uuid, status=server_moves.DONE), 'a2')
+
+        self.leaked.release_leaked()
+        self.assertEqual(1, self.leaked.release_leaked())
+
+        self.assertEqual([], self.claims.consumers())
+
+    def test_failure_of_a_look_is_not_the_last(self):
+        uuid = self.deleted()
+        database, self.reader.database = self.reader.database, None
+        self.leaked.run()
+        self.reader.database = database
+
+        self.leaked.run()
+        self.leaked.run()
+
+        self.assertEqual({}, self.claims.claims_of([uuid]))
+
+
+class Unlisted:
+    """A store that does not list its consumers."""
+
+    def __init__(self, store):
+        self.asked = []
+        self.capabilities = store.capabilities - {
+            claims_base.Capability.CONSUMER_LIST}
+        self._store = store
+
+    def __getattr__(self, name):
+        return getattr(self._store, name)
+
+    def consumers(self, after='', limit=1000):
+        raise NotImplementedError()
+
+    def consumers_of(self, provider):
+        return [consumer for consumer, held in self._store.claims_of(
+            self._store.consumers()).items()
+            if any(claim.provider == provider for claim in held)]
+
+    def claims_of(self, consumers):
+        asked = list(consumers)
+        self.asked += asked
+        return self._store.claims_of(asked)
+
+
+class TestLeakedClaimsOfNoList(TestLeakedClaims):
+
+    def setUp(self):
+        super().setUp()
+        self.store = self.reader.claims = Unlisted(self.claims)
+
+    def test_only_servers_with_claims_are_read(self):
+        uuid, moved = self.running(), self.running()
+        name = self.move(moved)
+        self.take(name, 'a2')
+
+        self.leaked.release_leaked()
+
+        self.assertEqual({uuid, moved, name}, {*self.store.asked})
+
+
+class TestFailingReleases(base.TestCase):
+
+    def test_failed_release_does_not_stop_other_releases(self):
+        uuids = [self.failed(cell) for cell in ('cell1', 'cell1', 'cell2')]
+        for uuid in uuids:
+            self.take(uuid, 'b1')
+        release = self.claims.release
+        for broken in uuids:
+            leaked = auditor.LeakedClaims(self.reader, self.repairs)
+
+            def fail(consumers, broken=broken):
+                if broken in consumers:
+                    raise exception.DatabaseUnreachable(
+                        schema='claims', url='sqlite://', reason='as told')
+                release(consumers)
+
+            self.claims.release = fail
+            leaked.release_leaked()
+            self.assertEqual(
+                len(self.claims.consumers()) - 1, leaked.release_leaked())
+
+            self.assertEqual([broken], self.claims.consumers())
+            self.assertIn(f'[instance: {broken}] Could not release the claim',
+                          self.logs.output)
+            self.claims.release = release
+            self.assertEqual(
+                [0, 1], [leaked.release_leaked() for _ in range(2)])
+            for uuid in uuids:
+                self.take(uuid, 'b1')
