@@ -19,6 +19,7 @@ from cellsched.conductor import recovery
 from cellsched.conductor.tasks import build_and_schedule
 from cellsched.conductor.tasks import saga as tasks
 from cellsched.conductor.tasks.saga import Build
+from cellsched.conductor.tasks import steps
 from cellsched import context
 from cellsched.db.api import build_requests
 from cellsched.db.api import host_mappings
@@ -100,13 +101,17 @@ class TestCase(base.TestCase):
 
     def add_hosts(self, cell, hosts):
         for host in hosts:
-            self.providers[host] = samples.uuids(1)[0]
-            self.claims.set_inventory(self.providers[host], {
-                name: claims_base.Inventory(4 * amount)
-                for name, amount in SIZE.items()})
+            self.add_provider(host)
         with self.database.writer() as connection:
             host_mappings.create_missing(
                 connection, hosts, cell.id, samples.NOW)
+
+    def add_provider(self, host):
+        """Add a host to the claim store alone."""
+        self.providers[host] = samples.uuids(1)[0]
+        self.claims.set_inventory(self.providers[host], {
+            name: claims_base.Inventory(4 * amount)
+            for name, amount in SIZE.items()})
 
     def mapping(self, name):
         """Return a cell as it is mapped now."""
@@ -333,6 +338,21 @@ class StepTestCase(TestCase):
         with self.database.writer() as connection:
             instance_mappings.decide(
                 connection, [uuid], self.cells[cell].id, self.clock.now())
+
+    def take_over(self, uuid, host, earlier):
+        """Return a build whose conductor died, leased for another host."""
+        self.clock.advance(LEASE_S)
+        [entry] = self.lease([uuid], ME)
+        build = Build(
+            entry.request, entry.spec, USER, ME, tries=entry.tries,
+            selections=[self.selection(host)], cell=self.cells['cell1'],
+            earlier=self.cells[earlier])
+        self.assertTrue(build.again)
+        return build
+
+    def write_rows(self, batch):
+        steps.WriteRows(
+            self.database, self.targets, self.wrong_clock, LEASE_S).do(batch)
 
     def do(self, step, builds):
         step.do(builds)

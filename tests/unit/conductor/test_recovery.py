@@ -101,12 +101,6 @@ class TestRecoverer(base.TestCase):
 
         self.assertEqual([lost], self.taken_up(queued=lambda: queued))
 
-    def test_requests_of_a_call_are_built_together(self):
-        batches = [self.accept_batch(3), self.accept_batch(2)]
-        self.clock.advance(base.LEASE_S)
-
-        self.assertEqual(batches, self.taken_up())
-
     def test_batch_beyond_the_page_is_recovered_whole(self):
         batch = self.accept_batch(5)
         self.clock.advance(base.LEASE_S)
@@ -147,6 +141,7 @@ class TestRecoverer(base.TestCase):
 
         self.assertEqual([uuid], attempt.uuids)
         self.assertEqual('project', attempt.context.project_id)
+        self.assertTrue(attempt.context.is_admin)
 
     def test_full_page_is_followed_by_the_next_at_once(self):
         uuids = [self.accept()[0] for _ in range(5)]
@@ -236,14 +231,6 @@ class TestRecoverer(base.TestCase):
         self.assertEqual([['uuid']], task.batches)
         self.assertEqual(base.USER, task.attempts[0].context)
 
-    def test_work_is_done_in_the_name_of_an_admin(self):
-        self.accept()
-        self.clock.advance(base.LEASE_S)
-
-        [attempt] = self.run_with(Task(self)).attempts
-
-        self.assertTrue(attempt.context.is_admin)
-
     def test_owner_of_the_lease_does_the_work(self):
         self.accept_batch(2)
         self.accept()
@@ -260,14 +247,6 @@ class TestRecoverer(base.TestCase):
         self.assertEqual(
             [('owner', self.clock.timestamp() + base.LEASE_S)] * 3,
             [tuple(each) for each in leases_])
-
-    def test_lost_build_ends_in_its_cell(self):
-        [uuid] = self.accept()
-        self.clock.advance(base.LEASE_S)
-
-        self.run_with(self.task())
-
-        self.assertBuilding('cell1', uuid)
 
 
 class LateExecutor(futurist.SynchronousExecutor):
@@ -459,20 +438,6 @@ class TestStalledBuilds(base.StalledBuildsTestCase):
         self.stalled.run()
         self.assertEqual([('a1', self.uuid)], self.sent())
 
-    def test_full_page_is_followed_by_the_next_at_once(self):
-        self.stalled = self.make_stalled(page=2)
-        uuids = [self.uuid, *(self.accept()[0] for _ in range(4))]
-        for uuid in uuids[1:]:
-            self.claims.release(uuids)
-            self.task().run(base.USER, [uuid])
-        self.compute.clients.clear()
-        self.wait()
-
-        self.stalled.run()
-
-        self.assertEqual(sorted(uuids), sorted(
-            uuid for _, uuid in self.sent()))
-
     def test_another_host_is_tried_after_some_times(self):
         for number in range(PATIENCE.casts):
             self.wait(61 * 2 ** number)
@@ -513,14 +478,6 @@ class TestStalledBuilds(base.StalledBuildsTestCase):
         self.assertEqual(([], []), (self.sent(), self.handed_on))
         self.assertEqual('spawning', self.row(self.uuid).task_state)
         self.assertEqual(self.clock.steady(), self.kept.cast_at)
-
-    def test_message_to_a_lost_conductor_is_repeated(self):
-        self.put(task_state=None, build_attempts=2)
-        self.wait()
-
-        self.stalled.run()
-
-        self.assertHandedOn(tried=2)
 
     def test_counted_attempt_without_a_cast_is_repeated(self):
         self.put(build_attempts=2)
@@ -777,29 +734,39 @@ class TestStalledBuildCasts(base.StalledBuildsTestCase):
         self.assertEqual(2, len(self.sent()))
 
 
-DEADLINE_S = 600
+DEADLINE_S, DOWN_S = 600, 60
 
 
-class TestStalledMigrations(mover.MoverTestCase):
+class StalledMigrationsTestCase(mover.MoverTestCase):
 
     def setUp(self):
         super().setUp()
-        self.stalled = recovery.StalledMigrations(
-            self.cell, self.compute, self.claims, 'conductor', DEADLINE_S,
-            60)
+        self.stalled = self.make_stalled()
 
-    def run_late(self, late_s=DEADLINE_S + 1):
-        self.clock.advance(late_s)
-        self.report()
-        self.stalled.run()
+    def make_stalled(self, **options):
+        return recovery.StalledMigrations(
+            self.cell, self.compute, self.claims, 'conductor', DEADLINE_S,
+            DOWN_S, **options)
 
     def report(self, host='host1'):
         with self.cell.writer() as connection:
             services.report(connection, samples.uuids(1)[0], host,
                             services.COMPUTE, 'compute', self.clock.now(), 2)
 
+    def run_late(self, late_s=DEADLINE_S + 1, stalled=None):
+        self.clock.advance(late_s)
+        self.report()
+        (stalled or self.stalled).run()
+
+    @property
     def sent(self):
-        sent = [(each.method, each.host) for each in self.compute.sent]
+        return [(each.method, each.host) for each in self.compute.sent]
+
+
+class TestStalledMigrations(StalledMigrationsTestCase):
+
+    def pop_sent(self):
+        sent = self.sent
         self.compute.sent.clear()
         return sent
 
@@ -822,7 +789,7 @@ class TestStalledMigrations(mover.MoverTestCase):
             self.assertIn('600 seconds', self.fault)
             # The source may have stopped the server.
             self.assertEqual([('migrate_out', 'host2'),
-                              ('migrate_out', 'host1')], self.sent())
+                              ('migrate_out', 'host1')], self.pop_sent())
 
     def test_moved_server_is_on_the_new_host(self):
         move = self.accept()
@@ -835,7 +802,7 @@ class TestStalledMigrations(mover.MoverTestCase):
         self.assertState('active', None, 'host2')
         self.assertEqual({'own': 'host2'}, self.places)
         self.assertEqual(server_moves.FINISHED, self.status(move))
-        self.assertEqual([('migrate_out', 'host1')], self.sent())
+        self.assertEqual([('migrate_out', 'host1')], self.pop_sent())
 
     def test_source_host_gets_the_message_again_while_up(self):
         self.accept(ask=False, status=server_moves.FINISHED)
@@ -844,10 +811,10 @@ class TestStalledMigrations(mover.MoverTestCase):
                                  (DEADLINE_S - 1, []),
                                  (2, [('migrate_out', 'host1')])):
             self.run_late(late_s)
-            self.assertEqual(expected, self.sent())
+            self.assertEqual(expected, self.pop_sent())
         self.clock.advance(DEADLINE_S + 1)
         self.stalled.run()
-        self.assertEqual([], self.sent())
+        self.assertEqual([], self.pop_sent())
 
     def test_migration_from_a_deleted_host_ends(self):
         move = self.accept(ask=False, status=server_moves.FINISHED,
@@ -855,7 +822,7 @@ class TestStalledMigrations(mover.MoverTestCase):
 
         self.run_late()
 
-        self.assertEqual([], self.sent())
+        self.assertEqual([], self.pop_sent())
         self.assertEqual(server_moves.DONE, self.status(move))
 
     def test_shelving_continues(self):
@@ -863,7 +830,8 @@ class TestStalledMigrations(mover.MoverTestCase):
 
         self.run_late()
 
-        self.assertEqual([('shelve_offload_instance', 'host1')], self.sent())
+        self.assertEqual(
+            [('shelve_offload_instance', 'host1')], self.pop_sent())
         self.assertEqual(server_moves.MIGRATING, self.status(move))
 
     def test_migration_without_a_server_stops_no_other_migration(self):
@@ -887,7 +855,7 @@ class TestStalledMigrations(mover.MoverTestCase):
         self.run_late()
 
         self.assertState('active', None, 'host1')
-        self.assertEqual([], self.sent())
+        self.assertEqual([], self.pop_sent())
         self.assertEqual(server_moves.ERROR, self.status(move))
 
     def test_deleted_server_holds_no_claim(self):
@@ -1051,35 +1019,6 @@ class TestNetworkCleanup(TestCase):
             (each.user_id, each.project_id) for each in asked])
 
 
-DOWN_S = 60
-
-
-class StalledMigrationsTestCase(mover.MoverTestCase):
-
-    def setUp(self):
-        super().setUp()
-        self.stalled = self.make_stalled()
-
-    def make_stalled(self, **options):
-        return recovery.StalledMigrations(
-            self.cell, self.compute, self.claims, 'conductor', DEADLINE_S,
-            DOWN_S, **options)
-
-    def report(self, host='host1'):
-        with self.cell.writer() as connection:
-            services.report(connection, samples.uuids(1)[0], host,
-                            services.COMPUTE, 'compute', self.clock.now(), 2)
-
-    def run_late(self, stalled=None):
-        self.clock.advance(DEADLINE_S + 1)
-        self.report()
-        (stalled or self.stalled).run()
-
-    @property
-    def sent(self):
-        return [(each.method, each.host) for each in self.compute.sent]
-
-
 class TestStalledMigrationCasts(StalledMigrationsTestCase):
 
     def test_host_gets_the_server_and_the_move(self):
@@ -1140,15 +1079,6 @@ class TestStalledMigrationCasts(StalledMigrationsTestCase):
         self.assertEqual([], self.sent)
         self.assertEqual(server_moves.ERROR, self.status(move))
 
-    def test_migration_in_progress_is_not_treated_as_shelving(self):
-        move = self.accept(status=server_moves.MIGRATING)
-
-        self.run_late()
-
-        self.assertEqual(
-            [('migrate_out', 'host2'), ('migrate_out', 'host1')], self.sent)
-        self.assertEqual(server_moves.ERROR, self.status(move))
-
 
 class TestStalledMigrationHosts(StalledMigrationsTestCase):
 
@@ -1207,7 +1137,7 @@ class TestStalledMigrationLimits(StalledMigrationsTestCase):
             self.accept(ask=False, status=server_moves.FINISHED)
         stalled = self.make_stalled(moves_max=2)
 
-        self.run_late(stalled)
+        self.run_late(stalled=stalled)
         self.assertEqual(2, len(self.sent))
         stalled.run()
         self.assertEqual(3, len(self.sent))

@@ -216,12 +216,6 @@ class TestFailure(base.TestCase):
 
         self.scheduler.answer = answer
 
-    def add_provider(self, host):
-        self.providers[host] = samples.uuids(1)[0]
-        self.claims.set_inventory(self.providers[host], {
-            name: base.claims_base.Inventory(4 * amount)
-            for name, amount in base.SIZE.items()})
-
     def test_host_without_a_mapping_is_skipped(self):
         self.answer_gone('a3')
         lost, found = self.accept(2)
@@ -249,39 +243,31 @@ class TestFailure(base.TestCase):
         self.task().run(base.USER, [lost])
         self.assertBuilding('cell1', lost)
 
-    def test_build_is_retried_after_a_timeout_of_the_scheduler(self):
-        self.assert_is_retried_after(oslo_messaging.MessagingTimeout())
-
-    def test_build_is_retried_after_a_refusal_by_the_broker(self):
-        self.assert_is_retried_after(amqp_exc.AccessRefused('password'))
-
-    def test_error_of_configuration_is_a_reason_to_retry(self):
-        for failure in (cfg.RequiredOptError('lock_path'),
-                        oslo_messaging.RemoteError('RequiredOptError', 'text'),
-                        exception.ConfigurationInvalid(field='f')):
-            self.assert_is_retried_after(failure)
-
-    def assert_is_retried_after(self, failure):
+    def test_transient_failure_of_the_scheduler_is_a_reason_to_retry(self):
         def answer(**arguments):
             self.answer(**arguments)
             raise failure
 
-        self.scheduler.answer = answer
-        [uuid] = self.accept()
+        for failure in (oslo_messaging.MessagingTimeout(),
+                        amqp_exc.AccessRefused('password'),
+                        cfg.RequiredOptError('lock_path'),
+                        oslo_messaging.RemoteError('RequiredOptError', 'text'),
+                        exception.ConfigurationInvalid(field='f')):
+            self.scheduler.answer = answer
+            [uuid] = self.accept()
+            self.task().run(base.USER, [uuid])
 
-        self.task().run(base.USER, [uuid])
+            self.assertEqual(({}, None, True, None), (
+                self.rows(uuid), self.mapped(uuid), self.requested(uuid),
+                self.holds(uuid)))
+            self.assertIn(exception.kind_of(failure), self.logs.output)
+            self.assertNotIn('Traceback', self.logs.output)
 
-        self.assertEqual(({}, None, True, None), (
-            self.rows(uuid), self.mapped(uuid), self.requested(uuid),
-            self.holds(uuid)))
-
-        self.assertIn(exception.kind_of(failure), self.logs.output)
-        self.assertNotIn('Traceback', self.logs.output)
-        self.scheduler.answer = self.answer
-        self.clock.advance(base.LEASE_S)
-        self.task().run(base.USER, [uuid])
-
-        self.assertBuilding('cell1', uuid)
+            self.scheduler.answer = self.answer
+            self.clock.advance(base.LEASE_S)
+            self.task().run(base.USER, [uuid])
+            self.assertBuilding('cell1', uuid)
+            self.claims.release([uuid])
 
     def test_unwritable_cell_fails_its_own_builds_only(self):
         self.point('cell1', 'sqlite:////nowhere/at/all.sqlite')
@@ -330,18 +316,6 @@ class TestFailure(base.TestCase):
         self.compute.clients.clear()
         for uuid in uuids[4:]:
             self.assertBuried(uuid, 'Full.')
-
-    def test_build_with_an_unsendable_cast_ends_in_error(self):
-        url = self.cells['cell1'].transport_url
-        self.compute.get(self.transports.get(url)).failure = ValueError()
-        [uuid] = self.accept()
-
-        self.task().run(base.USER, [uuid])
-
-        self.assertEqual(['cell1'], [*self.rows(uuid)])
-        self.assertEqual('error', self.row(uuid).vm_state)
-        self.assertEqual(('cell1', False, None), (
-            self.mapped(uuid), self.requested(uuid), self.holds(uuid)))
 
 
 class TestSharedFile(base.TestCase):

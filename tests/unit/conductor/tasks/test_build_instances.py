@@ -22,16 +22,19 @@ from tests.unit.notify import recorder
 ATTEMPTS_MAX = 3
 
 
-class TestBuildInstances(base.TestCase):
+class RescheduleCase(base.TestCase):
 
     def setUp(self):
         super().setUp()
         self.cell = self.targets.database(self.cells['cell1'])
         self.agents = self.compute.get('cell1')
-        self.task = build_instances.BuildInstances(
-            self.cell, self.agents, self.claims, self.clock, 'conductor',
-            ATTEMPTS_MAX)
+        self.task = self.make_task()
         self.uuid = self.handed_on()
+
+    def make_task(self, **options):
+        return build_instances.BuildInstances(
+            self.cell, self.agents, self.claims, self.clock, 'conductor',
+            ATTEMPTS_MAX, **options)
 
     def handed_on(self, tried=1):
         """Return a server whose build failed on as many hosts as tried."""
@@ -51,6 +54,9 @@ class TestBuildInstances(base.TestCase):
                        'exc_reason': reason}},
             spec or objects.RequestSpec(),
             [[self.selection(host) for host in hosts]])
+
+
+class TestBuildInstances(RescheduleCase):
 
     def fill(self, host):
         self.claims.claim([claims_base.Claim(
@@ -332,34 +338,22 @@ class TestBuildInstances(base.TestCase):
         self.assertEqual([('a1', self.uuid), ('a2', other)], self.sent())
 
 
-class TestNetworks(base.TestCase):
+class TestNetworks(RescheduleCase):
 
     def setUp(self):
         super().setUp()
-        self.cell = self.targets.database(self.cells['cell1'])
         self.network = networks.make(fake.FakeNetworks)
-        self.task = build_instances.BuildInstances(
-            self.cell, self.compute.get('cell1'), self.claims, self.clock,
-            'conductor', 3, free=deallocation.NetworkDeallocation(
-                self.network, self.cell, self.clock).free)
-        self.instance = samples.instance(
-            samples.uuids(1)[0], build_attempts=1, task_state=None)
+        self.task = self.make_task(free=deallocation.NetworkDeallocation(
+            self.network, self.cell, self.clock).free)
         with self.cell.writer() as connection:
-            instances.create(connection, [self.instance], self.clock.now())
-            instances.update(connection, self.instance.uuid,
+            instances.update(connection, self.uuid,
                              {'network_allocated': True}, self.clock.now())
         self.network.allocate_for_instance(
-            base.USER, self.instance, None, 'a9')
-
-    def try_next(self, *hosts):
-        self.task.run(
-            base.USER, [self.instance],
-            {'retry': {'num_attempts': 1, 'hosts': [['a9', 'a9']]}},
-            objects.RequestSpec(), [[self.selection(host) for host in hosts]])
+            base.USER, samples.instance(self.uuid), None, 'a9')
 
     def allocated(self):
-        return (self.row(self.instance.uuid).network_allocated,
-                self.instance.uuid in self.network.allocated())
+        return (self.row(self.uuid).network_allocated,
+                self.uuid in self.network.allocated())
 
     def test_continued_build_keeps_its_networks(self):
         self.try_next('a1')
@@ -369,7 +363,7 @@ class TestNetworks(base.TestCase):
     def test_failed_build_has_no_networks(self):
         self.try_next()
 
-        self.assertEqual('error', self.row(self.instance.uuid).vm_state)
+        self.assertEqual('error', self.row(self.uuid).vm_state)
         self.assertEqual((False, False), self.allocated())
 
     def test_row_records_the_failed_rollback(self):
@@ -377,12 +371,12 @@ class TestNetworks(base.TestCase):
 
         self.try_next()
 
-        self.assertEqual('error', self.row(self.instance.uuid).vm_state)
+        self.assertEqual('error', self.row(self.uuid).vm_state)
         self.assertEqual((True, True), self.allocated())
 
     def test_late_message_keeps_the_networks(self):
         with self.cell.writer() as connection:
-            samples.put(connection, self.instance.uuid, {
+            samples.put(connection, self.uuid, {
                 'vm_state': 'active', 'host': 'a1'})
 
         self.try_next()
@@ -393,26 +387,12 @@ class TestNetworks(base.TestCase):
 FAILED = 'compute_task.build_instances.error'
 
 
-class TestNotifications(base.TestCase):
+class TestNotifications(RescheduleCase):
 
     def setUp(self):
         super().setUp()
         self.told = self.useFixture(recorder.NotificationRecorder())
-        self.cell = self.targets.database(self.cells['cell1'])
-        self.task = build_instances.BuildInstances(
-            self.cell, self.compute.get('cell1'), self.claims, self.clock,
-            'conductor', 3, self.told.notifier)
-        [self.uuid] = samples.uuids(1)
-        with self.cell.writer() as connection:
-            instances.create(connection, [samples.instance(
-                self.uuid, build_attempts=1, task_state=None)],
-                self.clock.now())
-
-    def try_next(self, *hosts):
-        self.task.run(
-            base.USER, [samples.instance(self.uuid)],
-            {'retry': {'num_attempts': 1, 'hosts': []}},
-            objects.RequestSpec(), [[self.selection(host) for host in hosts]])
+        self.task = self.make_task(notifier=self.told.notifier)
 
     def test_build_without_alternates_is_notified_once(self):
         for _ in range(2):

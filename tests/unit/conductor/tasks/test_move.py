@@ -37,11 +37,11 @@ class Notifier:
         self.told.append(('rebuild_scheduled', instance.uuid))
 
 
-class TestMove(base.TestCase):
+class MoveTestCase(base.TestCase):
+    """A server of cell1 is on the host a1."""
 
     def setUp(self):
         super().setUp()
-        self.notifier = Notifier()
         [self.uuid] = self.accept()
         self.cell = self.cells['cell1']
         with self.database.writer() as connection:
@@ -53,7 +53,6 @@ class TestMove(base.TestCase):
                 node='node-a1', flavor=samples.flavor(root_gb=0))],
                 samples.NOW)
         self.claim(self.uuid, 'a1')
-        self.chosen = ['a2']
 
     def writer(self):
         return self.targets.database(self.cell).writer()
@@ -61,6 +60,37 @@ class TestMove(base.TestCase):
     def claim(self, consumer, host):
         self.claims.claim([claims_base.Claim(
             consumer, self.providers[host], base.SIZE)])
+
+    def ask(self, kind=server_moves.MIGRATION):
+        """Have a move of the server accepted."""
+        move = server_moves.Migration(
+            samples.uuids(1)[0], self.uuid, kind, source_compute='a1',
+            source_node='node-a1')
+        with self.writer() as connection:
+            self.assertTrue(instances.transit(
+                connection, self.uuid, move.kind.ask, samples.NOW))
+            server_moves.create(connection, move, base.USER, samples.NOW)
+        return move
+
+    def abort(self, move):
+        with self.writer() as connection:
+            server_moves.advance(
+                connection, move.uuid, server_moves.LIVE, 'error',
+                samples.NOW)
+            instances.transit(
+                connection, self.uuid, 'revert_migrate', samples.NOW)
+
+    def now(self, move):
+        with self.writer() as connection:
+            return server_moves.get(connection, move.uuid)
+
+
+class TestMove(MoveTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.notifier = Notifier()
+        self.chosen = ['a2']
 
     def answer(self, spec_obj, instance_uuids, **options):
         if not self.chosen:
@@ -72,16 +102,6 @@ class TestMove(base.TestCase):
             self.claim(migrations.consumer(self.uuid), self.chosen[0])
         return [[selection]]
 
-    def ask(self, kind=server_moves.MIGRATION):
-        move = server_moves.Migration(
-            samples.uuids(1)[0], self.uuid, kind, source_compute='a1',
-            source_node='node-a1')
-        with self.writer() as connection:
-            self.assertTrue(instances.transit(
-                connection, self.uuid, move.kind.ask, samples.NOW))
-            server_moves.create(connection, move, base.USER, samples.NOW)
-        return move
-
     def move(self, move, **options):
         move_task.Move(
             self.database, self.targets, self.scheduler, self.compute,
@@ -92,10 +112,6 @@ class TestMove(base.TestCase):
         move = self.ask(kind)
         self.move(move, **options)
         return self.now(move)
-
-    def now(self, move):
-        with self.writer() as connection:
-            return server_moves.get(connection, move.uuid)
 
     @property
     def messages(self):
@@ -229,11 +245,6 @@ class TestMove(base.TestCase):
         self.assertEqual([('migrate_server', self.uuid,
                            exception.NoValidHost, 'active')],
                          self.notifier.told)
-
-    def test_fault_names_the_conductor(self):
-        self.chosen = []
-        self.moved()
-
         with self.writer() as connection:
             fault = connection.execute(
                 models.instance_faults.select()).one()
@@ -268,12 +279,7 @@ class TestMove(base.TestCase):
         move = self.ask()
 
         def answer(**arguments):
-            with self.writer() as connection:
-                server_moves.advance(
-                    connection, move.uuid, server_moves.LIVE, 'error',
-                    samples.NOW)
-                instances.transit(connection, self.uuid, 'revert_migrate',
-                                  samples.NOW)
+            self.abort(move)
             return self.answer(**arguments)
 
         self.scheduler.answer = answer
@@ -285,12 +291,7 @@ class TestMove(base.TestCase):
         move = self.ask()
 
         def answer(**arguments):
-            with self.writer() as connection:
-                server_moves.advance(
-                    connection, move.uuid, server_moves.LIVE, 'error',
-                    samples.NOW)
-                instances.transit(connection, self.uuid, 'revert_migrate',
-                                  samples.NOW)
+            self.abort(move)
             self.ask()
             return self.answer(**arguments)
 
@@ -385,7 +386,7 @@ class TestRead(base.TestCase):
             asked.instance_group.uuid, asked.instance_group.members))
 
 
-class TestMoveSteps(base.TestCase):
+class TestMoveSteps(MoveTestCase):
 
     def setUp(self):
         super().setUp()
@@ -395,65 +396,40 @@ class TestMoveSteps(base.TestCase):
     def refuse(self, **arguments):
         raise exception.NoValidHost(reason='Full.')
 
-    def run_move(self, uuid, move_uuid):
+    def run_move(self, move, uuid=None):
         move_task.Move(
             self.database, self.targets, self.scheduler, self.compute,
             self.claims, 'conductor', reached=self.steps.append,
-        ).run(base.USER, uuid, move_uuid)
+        ).run(base.USER, uuid or self.uuid, move.uuid)
 
     def test_server_without_a_cell_is_skipped(self):
         [accepted], [unknown] = self.accept(), samples.uuids(1)
         for uuid in (accepted, unknown):
-            self.run_move(uuid, samples.uuids(1)[0])
+            self.run_move(server_moves.Migration(
+                samples.uuids(1)[0], uuid, server_moves.MIGRATION), uuid)
 
         self.assertEqual([], self.scheduler.sent)
         self.assertEqual([], self.steps)
         self.assertNotIn('Traceback', self.logs.output)
 
-    def accept_move(self):
-        """Have a move of a server of cell1 accepted."""
-        [uuid] = self.accept()
-        cell = self.cells['cell1']
-        with self.database.writer() as connection:
-            instance_mappings.decide(
-                connection, [uuid], cell.id, samples.NOW)
-        move = server_moves.Migration(
-            samples.uuids(1)[0], uuid, server_moves.MIGRATION,
-            source_compute='a1', source_node='node-a1')
-        with self.writer() as connection:
-            instances.create(connection, [samples.instance(
-                uuid, vm_state='active', task_state=None, host='a1',
-                node='node-a1', flavor=samples.flavor(root_gb=0))],
-                samples.NOW)
-            instances.transit(connection, uuid, move.kind.ask, samples.NOW)
-            server_moves.create(connection, move, base.USER, samples.NOW)
-        return move
-
-    def writer(self):
-        return self.targets.database(self.cells['cell1']).writer()
-
-    def status(self, move):
-        with self.writer() as connection:
-            return server_moves.get(connection, move.uuid).status
-
     def test_end_is_reported_after_its_write(self):
-        move = self.accept_move()
+        move = self.ask()
 
-        self.run_move(move.instance_uuid, move.uuid)
+        self.run_move(move)
 
         self.assertEqual('MoveGiveUp', self.steps[-1])
-        self.assertEqual(server_moves.ERROR, self.status(move))
+        self.assertEqual(server_moves.ERROR, self.now(move).status)
 
     def test_move_of_a_deleted_server_is_not_begun(self):
         """The deletion has ended the move."""
-        move = self.accept_move()
+        move = self.ask()
         with self.writer() as connection:
-            instances.delete(connection, move.instance_uuid, samples.NOW)
-        self.assertEqual(server_moves.ERROR, self.status(move))
+            instances.delete(connection, self.uuid, samples.NOW)
+        self.assertEqual(server_moves.ERROR, self.now(move).status)
 
-        self.run_move(move.instance_uuid, move.uuid)
+        self.run_move(move)
 
-        self.assertEqual(server_moves.ERROR, self.status(move))
+        self.assertEqual(server_moves.ERROR, self.now(move).status)
         self.assertEqual('', self.logs.output)
 
     def test_unexpected_error_aborts_the_migration(self):
@@ -461,28 +437,28 @@ class TestMoveSteps(base.TestCase):
             raise KeyError('as told')
 
         self.scheduler.answer = fail
-        move = self.accept_move()
+        move = self.ask()
 
-        self.run_move(move.instance_uuid, move.uuid)
+        self.run_move(move)
 
-        self.assertEqual(server_moves.ERROR, self.status(move))
-        self.assertIsNone(self.row(move.instance_uuid).task_state)
+        self.assertEqual(server_moves.ERROR, self.now(move).status)
+        self.assertIsNone(self.row(self.uuid).task_state)
         self.assertIn('as told', self.logs.output)
 
     def test_abort_of_a_migration_without_a_waiting_server_is_logged(self):
-        move = self.accept_move()
+        move = self.ask()
 
         def meanwhile(**arguments):
             with self.writer() as connection:
-                samples.put(connection, move.instance_uuid,
+                samples.put(connection, self.uuid,
                             {'task_state': 'shelving'})
             selection = self.selection('a2')
-            selection.cell_uuid = self.cells['cell1'].uuid
+            selection.cell_uuid = self.cell.uuid
             return [[selection]]
 
         self.scheduler.answer = meanwhile
-        self.run_move(move.instance_uuid, move.uuid)
+        self.run_move(move)
 
-        self.assertEqual(server_moves.ERROR, self.status(move))
-        reason = exception.InstanceNotFound(uuid=move.instance_uuid)
+        self.assertEqual(server_moves.ERROR, self.now(move).status)
+        reason = exception.InstanceNotFound(uuid=self.uuid)
         self.assertIn(f': {reason}', self.logs.output)
