@@ -124,8 +124,7 @@ class TestHandingOn(agents.AgentTestCase):
             self.claims.release([self.uuid])
             self.claims.claim([claims_base.Claim(
                 self.uuid, other, {'VCPU': 1})])
-            with self.cell.writer() as connection:
-                samples.put(connection, self.uuid, {'host': 'host2'})
+            self.put(host='host2')
             self.seen = watch_use(self, other)
 
         stop_before_first_write(self, build_elsewhere)

@@ -109,6 +109,11 @@ class AgentTestCase(base.TestCase):
     def terminate(self, by=None):
         (by or self.agent).terminate_instance(USER, instance=self.instance)
 
+    def put(self, now=samples.LATER, **values):
+        """Change the row of the server in a way that no agent does."""
+        with self.cell.writer() as connection:
+            samples.put(connection, self.uuid, values, now)
+
     def delete(self):
         """Delete the server as the API does; return who is to be told."""
         with self.cell.writer() as connection:

@@ -75,12 +75,6 @@ class TestTracker(tracking.TrackerTestCase):
         [service] = self.rows(models.services)
         self.assertEqual(1, service.report_count)
 
-    def test_service_reports_its_version(self):
-        self.tracker().report()
-
-        [service] = self.rows(models.services)
-        self.assertEqual(compute.SERVICE_VERSION, service.version)
-
     def test_report_with_endless_conflicts_fails(self):
         self.cell = Losing(self.cell.url, 'cell', clock=self.clock)
         self.addCleanup(self.cell.close)
@@ -108,9 +102,10 @@ class TestTracker(tracking.TrackerTestCase):
              node.hypervisor_version))
         [service] = self.rows(models.services)
         self.assertEqual(
-            ('host1', 'nova-compute', 'compute', 1, self.clock.now()),
+            ('host1', 'nova-compute', 'compute', 1, self.clock.now(),
+             compute.SERVICE_VERSION),
             (service.host, service.binary, service.topic,
-             service.report_count, service.last_seen_up))
+             service.report_count, service.last_seen_up, service.version))
         self.assertEqual([node.uuid], [
             usage.provider for usage in self.claims.usages().usages])
 
@@ -182,14 +177,24 @@ class TestTracker(tracking.TrackerTestCase):
         self.assertEqual(1, len(self.rows(models.services)))
         self.assertEqual(1, self.claims.said)
 
-    def test_initial_ratios_are_the_default(self):
-        self.assertEqual(
-            {'VCPU': 8, 'MEMORY_MB': 12288, 'DISK_GB': 300},
-            self.capacities(
-                initial_cpu_allocation_ratio=2.0,
-                initial_ram_allocation_ratio=1.5,
-                initial_disk_allocation_ratio=3.0,
-                reserved_host_memory_mb=0))
+    def test_capacity_follows_ratios_and_reservations(self):
+        for fact, options, expected in (
+                ('initial ratios are the default', {
+                    'initial_cpu_allocation_ratio': 2.0,
+                    'initial_ram_allocation_ratio': 1.5,
+                    'initial_disk_allocation_ratio': 3.0,
+                    'reserved_host_memory_mb': 0}, (8, 12288, 300)),
+                ('a ratio of zero is as good as none', {
+                    'cpu_allocation_ratio': 0.0,
+                    'initial_cpu_allocation_ratio': 2.0,
+                    'reserved_host_memory_mb': 0}, (8, 8192, 100)),
+                ('a reservation above the total leaves no capacity', {
+                    'reserved_host_cpus': 5, 'reserved_host_memory_mb': 10000,
+                    'reserved_host_disk_mb': 1024000}, (0, 0, 0))):
+            with self.subTest(fact):
+                self.assertEqual(
+                    dict(zip(('VCPU', 'MEMORY_MB', 'DISK_GB'), expected)),
+                    self.capacities(**options))
 
     def test_configured_ratios_override_the_initial_ratios(self):
         self.assertEqual(
@@ -202,11 +207,6 @@ class TestTracker(tracking.TrackerTestCase):
             node.cpu_allocation_ratio, node.ram_allocation_ratio,
             node.disk_allocation_ratio))
 
-    def test_ratio_of_zero_is_as_good_as_none(self):
-        self.assertEqual(8, self.capacities(
-            cpu_allocation_ratio=0.0,
-            initial_cpu_allocation_ratio=2.0)['VCPU'])
-
     def test_initial_ratio_of_zero_is_refused_without_a_report(self):
         error = self.assertRaises(
             exception.ConfigurationInvalid,
@@ -218,8 +218,7 @@ class TestTracker(tracking.TrackerTestCase):
 
     def test_node_with_disk_transfers_has_a_trait(self):
         # The trait of the driver's nodes does not count.
-        self.driver.found = {'node1': virt.NodeResources(
-            4, 8192, 100, traits={migrations.TRANSFER_TRAIT})}
+        self.offer(traits={migrations.TRANSFER_TRAIT})
         reports = self.tracker()
         for able in True, False:
             self.driver.supports_migration = able
@@ -240,13 +239,6 @@ class TestTracker(tracking.TrackerTestCase):
             (node.memory_mb_used, node.free_ram_mb, node.local_gb_used,
              node.free_disk_gb))
 
-    def test_reservation_above_the_total_leaves_no_capacity(self):
-        self.assertEqual(
-            {'VCPU': 0, 'MEMORY_MB': 0, 'DISK_GB': 0},
-            self.capacities(
-                reserved_host_cpus=5, reserved_host_memory_mb=10000,
-                reserved_host_disk_mb=1024000))
-
     def test_no_server_may_be_larger_than_the_host(self):
         self.capacities(initial_cpu_allocation_ratio=4.0)
         [node] = self.rows(models.compute_nodes)
@@ -258,8 +250,7 @@ class TestTracker(tracking.TrackerTestCase):
 
     def inventories(self, files=None, **resources_):
         """Report a node; return its inventories in the claim store."""
-        self.driver.found = {'node1': virt.NodeResources(
-            4, 8192, 100, inventories=resources_)}
+        self.offer(inventories=resources_)
         self.tracker(files).report()
         [node] = self.rows(models.compute_nodes)
         [usage] = self.claims.usages(providers=[node.uuid]).usages
@@ -271,16 +262,11 @@ class TestTracker(tracking.TrackerTestCase):
         return self.entry(inventories={'additional': [inventories]})
 
     def entry(self, **fields):
-        directory = self.temporary_directory()
-        (directory / 'a.yaml').write_text(json.dumps({
-            'meta': {'schema_version': '1.0'}, 'providers': [{
-                'identification': {'uuid': '$COMPUTE_NODE'}, **fields}]}))
-        return provider_config.ProviderConfig(str(directory))
+        return self.provider_files({'uuid': '$COMPUTE_NODE'}, **fields)
 
     def node(self, files=None, places_=None, **fields):
         """Report a node; return its row."""
-        self.driver.found = {'node1': virt.NodeResources(
-            4, 8192, 100, **fields)}
+        self.offer(**fields)
         self.tracker(files, places_=places_).report()
         [node] = self.rows(models.compute_nodes)
         return node
@@ -318,8 +304,7 @@ class TestTracker(tracking.TrackerTestCase):
                 'cells': [{'id': 7, 'memory_mb': 1}],
                 'devices': [{**NICS, 'count': 9, 'numa_node': None}]})
             tracker = self.tracker(other)
-            self.driver.found = {'node1': virt.NodeResources(
-                4, 8192, 100, **fields)}
+            self.offer(**fields)
             before = self.logs.output
             for _ in range(2):
                 tracker.report()
@@ -492,8 +477,7 @@ def gpu(total=4, *traits, parent=None):
 class TestChildren(tracking.TrackerTestCase):
 
     def have(self, **providers):
-        self.driver.found = {'node1': virt.NodeResources(
-            4, 8192, 100, providers=providers)}
+        self.offer(providers=providers)
 
     def node(self):
         return [row for row in self.rows(models.compute_nodes)
@@ -549,8 +533,7 @@ class TestChildren(tracking.TrackerTestCase):
         self.assertEqual([], self.find('HW_A', VCPU=4))
 
     def test_invalid_trait_is_reported_to_the_cell_only(self):
-        self.driver.found = {'node1': virt.NodeResources(
-            4, 8192, 100, traits=frozenset({'lower', 'HW_A'}))}
+        self.offer(traits=frozenset({'lower', 'HW_A'}))
 
         self.tracker().report()
 
@@ -706,27 +689,19 @@ class TestChildren(tracking.TrackerTestCase):
             [child.uuid for child in child_providers.load(
                 self.node().providers)])
 
-    def files(self, name, text, kind='name'):
-        path = self.temporary_directory() / 'a.yaml'
-        path.write_text(
-            "meta: {schema_version: '1.0'}\nproviders:\n"
-            f'- identification: {{{kind}: {name}}}\n  {text}\n')
-        return provider_config.ProviderConfig(str(path.parent))
-
     def test_files_extend_a_child_by_name_or_uuid(self):
         self.have(gpu0=gpu(4, 'HW_A'), gpu1=gpu())
         self.tracker().report()
         uuid = child_providers.uuid_of(self.node().uuid, 'gpu0')
         for name, kind in (('gpu0', 'name'), (uuid, 'uuid')):
-            self.tracker(self.files(
-                name, 'traits: {additional: [CUSTOM_A]}', kind)).report()
+            self.tracker(self.provider_files({kind: name}, traits={
+                'additional': ['CUSTOM_A']})).report()
             self.assertEqual(
                 {'gpu0': (None, {'HW_A', 'CUSTOM_A'}),
                  'gpu1': (None, frozenset())}, self.children())
 
-            self.tracker(self.files(
-                name, 'inventories: {additional: [{CUSTOM_X: {total: 9}}]}',
-                kind)).report()
+            self.tracker(self.provider_files({kind: name}, inventories={
+                'additional': [{'CUSTOM_X': {'total': 9}}]})).report()
             self.assertEqual(
                 {'gpu0': (None, {'HW_A'}), 'gpu1': (None, frozenset())},
                 self.children())
@@ -739,8 +714,9 @@ class TestChildren(tracking.TrackerTestCase):
         self.driver.found = {'node1': virt.NodeResources(
             4, 8192, 100, providers={'gpu0': virt.ChildProvider(
                 {'CUSTOM_X': resources.Inventory(1)})})}
-        reports = self.tracker(self.files(
-            'gpu0', 'inventories: {additional: [{CUSTOM_X: {total: 9}}]}'))
+        reports = self.tracker(self.provider_files(
+            {'name': 'gpu0'}, inventories={
+                'additional': [{'CUSTOM_X': {'total': 9}}]}))
         for _ in range(2):
             reports.report()
 
@@ -754,8 +730,8 @@ class TestChildren(tracking.TrackerTestCase):
 
     def test_entry_without_a_provider_is_logged_once(self):
         self.have(gpu0=gpu())
-        reports = self.tracker(
-            self.files('gpu1', 'traits: {additional: [CUSTOM_A]}'))
+        reports = self.tracker(self.provider_files(
+            {'name': 'gpu1'}, traits={'additional': ['CUSTOM_A']}))
         for _ in range(2):
             reports.report()
 
@@ -797,14 +773,6 @@ class TestIdentity(tracking.TrackerTestCase):
         return {(row.host, row.hypervisor_hostname): row.uuid
                 for row in self.rows(models.compute_nodes)
                 if not row.deleted}
-
-    def test_node_has_the_uuid_of_its_driver(self):
-        self.driver.found = {'node1': self.node(self.uuids[0])}
-
-        self.tracker().report()
-
-        self.assertEqual({('host1', 'node1'): self.uuids[0]}, self.nodes())
-        self.assertTrue(self.capacity(self.uuids[0]))
 
     def test_node_keeps_its_uuid_under_another_name(self):
         self.driver.found = {'node1': self.node(self.uuids[0])}
@@ -1049,12 +1017,12 @@ class TestFigures(tracking.TrackerTestCase):
                 if isinstance(values, list)}
 
     def test_schedulers_read_the_report_of_the_driver(self):
-        self.driver.found = {'node1': virt.NodeResources(
-            4, 8192, 100, cpu_info={'arch': 'aarch64'},
+        self.offer(
+            cpu_info={'arch': 'aarch64'},
             supported_instances=[('aarch64', 'qemu', 'hvm'),
                                  ('armv7l', 'qemu', 'hvm')],
             host_ip='192.0.2.7', metrics=[{'name': 'm', 'value': 0.5}],
-            traits=frozenset({'HW_B', 'CUSTOM_A'}), stats={'nests': 2})}
+            traits=frozenset({'HW_B', 'CUSTOM_A'}), stats={'nests': 2})
 
         self.tracker().report()
 
@@ -1085,8 +1053,7 @@ class TestFigures(tracking.TrackerTestCase):
         uuid = samples.uuids(1)[0]
         path = self.temporary_directory() / 'provider.yaml'
         more = provider_config.ProviderConfig(str(path.parent))
-        self.driver.found = {'node1': virt.NodeResources(
-            4, 8192, 100, traits=frozenset({'HW_B'}))}
+        self.offer(traits=frozenset({'HW_B'}))
         reports = self.tracker(provider_config=more, new_uuid=lambda: uuid)
         for name, trait in (('$COMPUTE_NODE', 'CUSTOM_A'),
                             (uuid, 'CUSTOM_UUID')):
@@ -1102,21 +1069,15 @@ class TestFigures(tracking.TrackerTestCase):
 
     def test_new_node_has_the_traits_of_its_uuid_entry(self):
         uuid = samples.uuids(1)[0]
-        path = self.temporary_directory() / 'provider.yaml'
-        path.write_text(
-            "meta: {schema_version: '1.0'}\nproviders:\n"
-            f"- identification: {{uuid: '{uuid}'}}\n"
-            '  traits: {additional: [CUSTOM_UUID]}\n')
-
         self.tracker(
-            provider_config=provider_config.ProviderConfig(str(path.parent)),
+            self.provider_files({'uuid': uuid}, traits={
+                'additional': ['CUSTOM_UUID']}),
             new_uuid=lambda: uuid).report()
 
         self.assertIn('CUSTOM_UUID', self.read()['traits'])
 
     def test_text_of_cpu_info_is_unchanged(self):
-        self.driver.found = {'node1': virt.NodeResources(
-            4, 8192, 100, cpu_info='{"model":  "x"}')}
+        self.offer(cpu_info='{"model":  "x"}')
 
         self.tracker().report()
 
@@ -1193,8 +1154,7 @@ class TestFigures(tracking.TrackerTestCase):
         self.assertEqual(0, self.read()['failed_builds'])
 
     def test_counts_of_the_agent_override_counts_of_the_driver(self):
-        self.driver.found = {'node1': virt.NodeResources(
-            4, 8192, 100, stats={'num_instances': 9, 'failed_builds': 9})}
+        self.offer(stats={'num_instances': 9, 'failed_builds': 9})
 
         self.tracker().report()
 
@@ -1211,8 +1171,8 @@ class TestFigures(tracking.TrackerTestCase):
         self.assertEqual(1, self.nodes_changed_by(reports.report))
         self.assertEqual(0, self.nodes_changed_by(reports.report))
 
-        self.driver.found = {'node1': virt.NodeResources(
-            4, 8192, 100, 'kind', 7, traits=frozenset({'CUSTOM_A'}))}
+        self.offer(hypervisor_type='kind', hypervisor_version=7,
+                   traits=frozenset({'CUSTOM_A'}))
         self.assertEqual(1, self.nodes_changed_by(reports.report))
         self.assertEqual(0, self.nodes_changed_by(reports.report))
 
@@ -1235,18 +1195,6 @@ class TestFigures(tracking.TrackerTestCase):
         self.assertEqual(
             ['SELECT', 'SELECT', 'SELECT', 'UPDATE', 'UPDATE'],
             [text.split(None, 1)[0] for text, _ in statements])
-
-    def test_failed_inventory_is_set_by_the_next_report(self):
-        self.claims.failure = exception.DatabaseUnreachable(
-            schema='claims', url='x', reason='y')
-        reports = self.tracker()
-        self.assertRaises(exception.DatabaseUnreachable, reports.report)
-
-        self.claims.failure = None
-        reports.report()
-
-        [usage] = self.claims.usages().usages
-        self.assertEqual(8192 - 512, usage.capacity['MEMORY_MB'])
 
     def test_deleted_node_is_reported_with_its_inventory(self):
         reports = self.tracker()

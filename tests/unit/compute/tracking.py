@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A tracker with its cell, a claim store, and a driver that it asks."""
 
+import json
+
 from oslo_config import cfg
 from oslo_utils import uuidutils
 import sqlalchemy as sa
@@ -68,6 +70,19 @@ class TrackerTestCase(base.TestCase):
             name or host_name.HostName(conf.host, self.cell, self.clock, 60),
             state or host_name.StateFile(self.temporary_directory()),
             places_ or places.Places())
+
+    def offer(self, **fields):
+        """Let the driver have a node of 4 CPUs, 8 GB and 100 GB of disk."""
+        self.driver.found = {'node1': virt.NodeResources(
+            4, 8192, 100, **fields)}
+
+    def provider_files(self, identification, **fields):
+        """Return files of the operator with fields of a provider."""
+        path = self.temporary_directory() / 'a.yaml'
+        path.write_text(json.dumps({
+            'meta': {'schema_version': '1.0'}, 'providers': [
+                {'identification': identification, **fields}]}))
+        return ProviderConfig(str(path.parent))
 
     def rows(self, table):
         with self.cell.reader() as connection:
