@@ -489,38 +489,33 @@ class TestDelete(ServersTestCase):
                 for client in self.compute.clients.values()
                 for each in client.sent]
 
-    def test_server_without_a_cell(self):
+    def test_server_on_no_host_is_deleted_at_once(self):
         self.delete()
+        for fact, arrange in (
+                ('it has no cell', lambda: None),
+                ('its cell has no row', lambda: self.decide(
+                    self.uuid, self.cell)),
+                ('its cell has a row, and it has a request', lambda: (
+                    self.decide(self.uuid, self.cell),
+                    self.add_row(self.uuid, self.cell))),
+                ('its row has no host', lambda: self.put(
+                    self.uuid, self.cell, vm_state='error', task_state=None)),
+                ('it is in cell0', lambda: self.put(
+                    self.uuid, self.cells.cell0(), vm_state='error'))):
+            with self.subTest(fact):
+                [self.uuid] = self.create()
+                self.claim(self.uuid)
+                arrange()
 
-        self.assertIsGone()
-        self.assertEqual([0], self.rows(models.build_requests))
-        mapping = self.read(
-            self.database, instance_mappings.get_many, [self.uuid])[self.uuid]
-        self.assertTrue(mapping.queued_for_delete)
+                self.delete()
 
-    def test_server_in_its_cell_with_its_build_request(self):
-        self.decide(self.uuid, self.cell)
-        self.add_row(self.uuid, self.cell)
-
-        self.delete()
-
-        self.assertIsGone()
-        self.assertEqual([], self.sent())
-
-    def test_mapped_server_without_a_row_in_the_cell(self):
-        self.decide(self.uuid, self.cell)
-
-        self.delete()
-
-        self.assertIsGone()
-
-    def test_server_without_a_host(self):
-        self.put(self.uuid, self.cell, vm_state='error', task_state=None)
-
-        self.delete()
-
-        self.assertIsGone()
-        self.assertEqual([], self.sent())
+                self.assertIsGone()
+                self.assertEqual([], self.sent())
+                self.assertEqual([0], self.rows(models.build_requests))
+                mapping = self.read(
+                    self.database, instance_mappings.get_many,
+                    [self.uuid])[self.uuid]
+                self.assertTrue(mapping.queued_for_delete)
 
     def test_server_on_a_host_is_terminated_by_the_host(self):
         self.put_on_host()
@@ -584,13 +579,6 @@ class TestDelete(ServersTestCase):
         self.assertEqual([('terminate_instance', 'h1', self.uuid)],
                          self.sent())
 
-    def test_server_in_cell0(self):
-        self.put(self.uuid, self.cells.cell0(), vm_state='error')
-
-        self.delete()
-
-        self.assertIsGone()
-
     def test_server_of_another_project_stays(self):
         stranger = context.RequestContext(project_id='other')
 
@@ -601,13 +589,6 @@ class TestDelete(ServersTestCase):
                          self.servers.get(self.context, self.uuid).status)
         self.servers.delete(context.admin(), self.uuid)
         self.assertIsGone()
-
-    def test_deleted_server_gets_no_cell(self):
-        self.delete()
-
-        self.assertEqual(set(), self.write(
-            self.database, instance_mappings.decide, [self.uuid],
-            self.cell.id, samples.NOW))
 
 
 class TestFlavorOfServer(ServersTestCase):
