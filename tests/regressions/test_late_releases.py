@@ -3,17 +3,11 @@
 
 from cellsched.audit import findings
 from cellsched.claims import base as claims_base
-from cellsched.conductor.tasks import build_instances
-from cellsched.db.cell import instances
 from cellsched.db.cell import server_moves
 from cellsched import exception
 from cellsched import migrations
-from cellsched import objects
 from tests.unit.audit import base as audits
-from tests.unit.compute import agents
 from tests.unit.compute import mover
-from tests.unit.conductor import base as conductors
-from tests.unit.db import samples
 
 
 def stop_before_first_write(test, meanwhile):
@@ -94,11 +88,6 @@ class TestShelving(mover.MoverTestCase):
 
         self.assertEqual({1}, {*self.seen})
 
-    def test_timely_end_releases_the_claim(self):
-        self.assertTrue(self.migrations.finish(self.cell, self.shelving))
-
-        self.assertEqual({}, self.places)
-
     def test_failing_store_is_retried(self):
         def fail():
             raise exception.DatabaseUnreachable(
@@ -110,62 +99,6 @@ class TestShelving(mover.MoverTestCase):
 
         self.assertTrue(self.migrations.finish(self.cell, self.shelving))
         self.assertEqual({}, self.places)
-
-
-class TestHandingOn(agents.AgentTestCase):
-    """An agent gives a failed build up late; its host was taken for dead."""
-
-    def test_build_on_the_next_host_keeps_its_claims(self):
-        [other] = samples.uuids(1)
-        self.claims.set_inventory(other, {'VCPU': claims_base.Inventory(1)})
-        self.driver.error = exception.BuildFailed(uuid='x', reason='broke')
-
-        def build_elsewhere():
-            self.claims.release([self.uuid])
-            self.claims.claim([claims_base.Claim(
-                self.uuid, other, {'VCPU': 1})])
-            self.put(host='host2')
-            self.seen = watch_use(self, other)
-
-        stop_before_first_write(self, build_elsewhere)
-        self.build()
-
-        [claim] = self.claims.claims_of([self.uuid])[self.uuid]
-        self.assertEqual(other, claim.provider)
-        self.assertEqual({1}, {*self.seen})
-        self.assertState('building', 'spawning', 'host2')
-
-
-class TestNextHost(conductors.TestCase):
-    """A conductor claims the next host late, after another conductor did."""
-
-    def test_build_on_another_host_keeps_its_claims(self):
-        cell = self.targets.database(self.cells['cell1'])
-        [uuid] = samples.uuids(1)
-        with cell.writer() as connection:
-            instances.create(connection, [samples.instance(
-                uuid, build_attempts=1, task_state=None)], self.clock.now())
-
-        def build_elsewhere():
-            self.claims.claim(claims_base.of_selection(
-                uuid, self.selection('a2')))
-            with cell.writer() as connection:
-                samples.put(connection, uuid, {
-                    'host': 'a2', 'task_state': 'spawning'})
-            self.seen = watch_use(self, self.providers['a2'])
-
-        stop_before_first_write(self, build_elsewhere)
-        agents_ = self.compute.get('cell1')
-        build_instances.BuildInstances(
-            cell, agents_, self.claims, self.clock, 'conductor', 3).run(
-            conductors.USER, [samples.instance(uuid)], {},
-            objects.RequestSpec(), [[self.selection('a1')]])
-
-        self.assertEqual('a2', self.holds(uuid))
-        self.assertEqual({1}, {*self.seen})
-        self.assertEqual([], agents_.sent)
-        row = self.row(uuid)
-        self.assertEqual(('building', 'a2'), (row.vm_state, row.host))
 
 
 class TestAudit(audits.TestCase):
@@ -225,13 +158,3 @@ class TestAudit(audits.TestCase):
         self.assertClean()
         self.assertEqual({unclaimed, elsewhere, moved},
                          {*self.claims.consumers()})
-
-    def test_server_without_room_keeps_its_former_claims(self):
-        uuid = self.running()
-        self.claims.release([uuid])
-        self.take(uuid, 'a2')
-        self.take('filler', 'a1', VCPU=4)
-
-        self.audit(fix=True)
-
-        self.assertEqual([self.providers['a2']], [*self.held(uuid)])

@@ -44,21 +44,15 @@ class TestMigration(TestCase):
         self.lose_agent(self.host)
         self.down(self.host)
 
-    def test_migration_off_a_dead_host_is_refused(self):
-        error = self.refused(self.moves.migrate, self.uuid)
-
-        self.assertIn('use evacuate', str(error))
-        self.assertIsNone(self.row(self.uuid).task_state)
-        self.assertEqual([self.host], self.running(self.uuid))
-
-    def test_shelve_and_rebuild_on_a_dead_host_are_refused(self):
-        for name in 'shelve', 'rebuild':
+    def test_moves_on_a_dead_host_other_than_evacuation_are_refused(self):
+        for name in 'migrate', 'shelve', 'rebuild':
             error = self.refused(getattr(self.moves, name), self.uuid)
 
             self.assertIn(f'host {self.host} is down', str(error))
             self.assertIn('use evacuate', str(error))
             self.assertIsNone(self.row(self.uuid).task_state)
         self.assertEqual([], self.statuses(self.uuid))
+        self.assertEqual([self.host], self.running(self.uuid))
 
     def test_drain_of_a_dead_host_is_refused(self):
         error = self.refused(self.world.api.host_drain.drain, self.host)

@@ -81,21 +81,6 @@ class TestVanishedNode(machines.TestCase):
         self.assertEqual([], self.provider_of('a1', node='node-1'))
         self.assertNotIn('node-vanished', dict(self.audited()))
 
-    def test_returned_node_keeps_its_provider(self):
-        self.has('a1', 'node-1', 'node-2')
-        [provider] = self.provider_of('a1', node='node-1')
-        for rest in (), ('node-2',):
-            self.has('a1', *rest)
-            self.assertEqual(0, self.capacity(provider))
-
-            self.has('a1', 'node-1', 'node-2')
-
-            self.assertEqual([provider],
-                             self.provider_of('a1', node='node-1'))
-            self.assertEqual(1, self.capacity(provider))
-        self.metal()
-        self.metal()
-
     def test_node_with_a_uuid_takes_its_server_to_another_agent(self):
         self.has('a1', 'node-1', **{'node-1': NODE})
         uuid = self.metal()
