@@ -80,6 +80,13 @@ def run(
 _STOPPED_CODES = {'pgbouncer': 1}
 
 
+def as_user(name: str) -> list[str]:
+    """Return what to put before a command that refuses root."""
+    if os.geteuid() != 0:
+        return []
+    return ['setpriv', f'--reuid={name}', f'--regid={name}', '--clear-groups']
+
+
 def inside(directory: pathlib.Path) -> list[int]:
     """Return the processes that work in a directory or were told of it."""
     return [int(entry.name) for entry in pathlib.Path('/proc').iterdir()

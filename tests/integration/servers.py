@@ -262,9 +262,10 @@ class PostgreSQL(serving.SharedServer):
         if os.geteuid() == 0:
             shutil.chown(self.directory, 'postgres', 'postgres')
         processes.run(
-            [*self._as_user(), self.program['initdb'], '--pgdata',
-             f'{self.directory}/data', '--auth', 'trust', '--username',
-             'postgres', '--encoding', 'UTF8', '--no-locale', '--no-sync'],
+            [*processes.as_user('postgres'), self.program['initdb'],
+             '--pgdata', f'{self.directory}/data', '--auth', 'trust',
+             '--username', 'postgres', '--encoding', 'UTF8', '--no-locale',
+             '--no-sync'],
             self.directory)
 
     def make_processes(self) -> list[processes.Process]:
@@ -277,7 +278,7 @@ class PostgreSQL(serving.SharedServer):
             'max_connections': str(self._connections),
         }
         return [Postgres(
-            [*self._as_user(), self.program['postgres'],
+            [*processes.as_user('postgres'), self.program['postgres'],
              '-D', f'{self.directory}/data',
              *(word for name, value in settings.items()
                for word in ('-c', f'{name}={value}'))],
@@ -312,13 +313,6 @@ class PostgreSQL(serving.SharedServer):
                     *map(psycopg2.sql.Identifier, names)))
         finally:
             connection.close()
-
-    def _as_user(self) -> list[str]:
-        """Return what to put before a command: the server refuses root."""
-        if os.geteuid() != 0:
-            return []
-        return ['setpriv', '--reuid=postgres', '--regid=postgres',
-                '--clear-groups']
 
 
 def by_psycopg(url: str) -> str:

@@ -92,19 +92,13 @@ class MariaDB(serving.Server):
     def _node(self, machine: str) -> processes.Process:
         own = self.directory / machine
         return processes.Process(
-            [*self._as_user(), self.program['mariadbd'],
+            [*processes.as_user('mysql'), self.program['mariadbd'],
              '--defaults-file='
              f'{self._page.path(self.configuration, machine)}',
              f'--datadir={own}/data', f'--tmpdir={own}',
              f'--socket={own}/socket', f'--pid-file={own}/pid'],
             self.directory, name=f'mariadbd-{machine}',
             ready=self.ready)
-
-    def _as_user(self) -> list[str]:
-        """Return what to put before a command: rsync refuses root."""
-        if os.geteuid() != 0:
-            return []
-        return ['setpriv', '--reuid=mysql', '--regid=mysql', '--clear-groups']
 
 
 class Galera(MariaDB):

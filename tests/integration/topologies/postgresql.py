@@ -140,7 +140,7 @@ class Pair(serving.Server):
             'hba_file': self._page.path(ACCESS, machine),
             'unix_socket_directories': self.directory / machine}
         return servers.Postgres(
-            [*self._as_user(), self.program['postgres'],
+            [*processes.as_user('postgres'), self.program['postgres'],
              '-D', str(self._data(number)),
              *(word for name, value in settings.items()
                for word in ('-c', f'{name}={value}'))],
@@ -152,17 +152,10 @@ class Pair(serving.Server):
         return self.directory / self.machines[number] / 'data'
 
     def _run(self, number: int, args: Sequence[str]) -> None:
-        processes.run([*self._as_user(), *args],
+        processes.run([*processes.as_user('postgres'), *args],
                       self.directory / self.machines[number])
 
     def _give_away(self) -> None:
         if os.geteuid() == 0:
             for path in [self.directory, *self.directory.iterdir()]:
                 shutil.chown(path, 'postgres', 'postgres')
-
-    def _as_user(self) -> list[str]:
-        """Return what to put before a command: the server refuses root."""
-        if os.geteuid() != 0:
-            return []
-        return ['setpriv', '--reuid=postgres', '--regid=postgres',
-                '--clear-groups']

@@ -15,6 +15,7 @@ import sqlalchemy as sa
 
 from cellsched.api import authorization
 from cellsched.api import flavors
+from cellsched.api import server_groups
 from cellsched.api import servers
 from cellsched.api import validation
 from cellsched.cells.cell0 import Cell0
@@ -42,6 +43,7 @@ from tests.unit.cells import base
 from tests.unit.db import samples
 from tests.unit.quota import projects
 from tests.unit import racing
+
 
 PROVIDER = '22222222-2222-4222-8222-222222222222'
 
@@ -1011,3 +1013,177 @@ class TestRetry(ServersTestCase):
             {exception.InstanceInvalidState},
             {type(each) for each in outcomes if each is not None})
         self.assertEqual([1], self.rows(models.build_requests))
+
+
+class TestDeletion(ServersTestCase):
+
+    def setUp(self):
+        super().setUp()
+        [self.uuid] = self.create(tags=['a'])
+
+    def delete(self):
+        self.servers.delete(self.context, self.uuid)
+
+    def deleted(self, cell):
+        """Return whether there is a row, and only a deleted one."""
+        rows = self.read(self.targets.database(cell), lambda connection:
+                         connection.execute(sa.select(
+                             cell_models.instances.c.deleted)).scalars().all())
+        return bool(rows) and all(rows)
+
+    def test_late_row_of_a_deleted_server_is_not_created(self):
+        request = self.read(self.database, build_requests.get, self.uuid)
+        self.decide(self.uuid, self.cell)
+
+        self.delete()
+
+        self.assertTrue(self.deleted(self.cell))
+        self.assertEqual([], self.write(
+            self.targets.database(self.cell), instances.create,
+            [request.instance], samples.NOW))
+        self.assertIsNone(self.row(self.uuid, self.cell))
+
+    def test_server_unbound_from_its_host_meanwhile_is_deleted(self):
+        self.put(self.uuid, self.cell, task_state='spawning', host='h1')
+
+        def leave(conn, cursor, statement, *others):
+            if statement.startswith('SELECT instances'):
+                conn.connection.cursor().execute(
+                    'UPDATE instances SET host = NULL, task_state = NULL '
+                    'WHERE host = ?', ('h1',))
+
+        # It goes right after it was seen to be there.
+        engine = self.targets.database(self.cell).engine
+        sa.event.listen(engine, 'after_cursor_execute', leave)
+        try:
+            self.servers._deletion.run(self.context, self.uuid)
+        finally:
+            sa.event.remove(engine, 'after_cursor_execute', leave)
+
+        self.assertTrue(self.deleted(self.cell))
+        self.assertEqual({}, self.compute.clients)
+
+    def test_retried_server_is_deleted_from_cell0(self):
+        cell0 = self.cells.cell0()
+        self.put(self.uuid, cell0, vm_state='error', task_state=None)
+        self.servers.retry(self.context, self.uuid)
+        self.assertIsNotNone(self.row(self.uuid, cell0))
+
+        self.delete()
+
+        self.assertIsNone(self.row(self.uuid, cell0))
+        self.assertEqual([], self.servers.list(self.context).servers)
+        self.assertRaises(exception.InstanceNotFound, self.delete)
+
+    def test_steps_are_reported(self):
+        told = []
+        self.servers._reached = told.append
+        self.servers._deletion._reached = told.append
+
+        [self.uuid] = self.create()
+        self.delete()
+
+        self.assertEqual(['Accept', 'Tell', 'Delete'], told)
+
+
+OTHER = context.member('other', 'other')
+
+
+class TestServersInGroups(ServersTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.groups = server_groups.ServerGroups(
+            authorization.LocalOperator(), self.database, self.clock, 10)
+        self.group = self.groups.create(
+            self.context, 'group', 'anti-affinity',
+            {'max_server_per_host': 2})
+
+    def join(self, group=None, **wishes):
+        return self.create(
+            hints={'group': [group or self.group.uuid]}, **wishes)
+
+    def members(self):
+        return self.groups.get(self.context, self.group.uuid).members
+
+    def test_accepted_servers_are_members(self):
+        one = self.join()
+        several = self.join(min_count=2, max_count=3)
+        self.create()
+
+        self.assertEqual([*one, *sorted(several)], self.members())
+
+    def test_spec_has_the_constant_fields_of_the_group(self):
+        self.join()
+        uuids = self.join(min_count=2)
+
+        for leased in self.write(
+                self.database, build_requests.lease, uuids, 'me', 0, 1):
+            group = leased.spec.instance_group
+            self.assertEqual(
+                (self.group.uuid, 'anti-affinity',
+                 {'max_server_per_host': 2}, []),
+                (group.uuid, group.policy, group.rules, group.members))
+            self.assertEqual(
+                [self.group.uuid], leased.spec.hint('group'))
+
+    def test_spec_of_a_server_without_a_group_has_no_group(self):
+        [leased] = self.write(
+            self.database, build_requests.lease, self.create(), 'me', 0, 1)
+
+        self.assertIsNone(leased.spec.instance_group)
+
+    def test_foreign_and_unknown_groups_are_refused_alike(self):
+        foreign = self.groups.create(OTHER, 'foreign', 'affinity')
+        for user in (self.context, context.RequestContext(
+                user_id='user', project_id='project', is_admin=True)):
+            for uuid in foreign.uuid, 'unknown':
+                error = self.assertRaises(
+                    exception.InstanceGroupNotFound, self.servers.create,
+                    user, 'web', 'small', hints={'group': [uuid]})
+                self.assertEqual(
+                    f'There is no server group {uuid}.', str(error))
+        self.assertEqual([0, 0, 0], self.written())
+        self.assertEqual([], self.conductor.sent)
+
+    def test_members_are_bounded(self):
+        self.servers._bounds = validation.ServerBounds(10, 5, frozenset, 3)
+        first = self.join(min_count=2)
+
+        error = self.assertRaises(
+            exception.InvalidField, self.join, min_count=2)
+
+        self.assertEqual('hints.group', error.field)
+        self.assertIn('2 of at most 3', str(error))
+        self.assertEqual(sorted(first), self.members())
+        self.assertEqual([2, 2, 2], self.written())
+        self.join()
+        self.assertRaises(exception.InvalidField, self.join)
+
+    def test_deleted_servers_leave_their_group(self):
+        unbuilt, built, kept = sorted(self.join(min_count=3))
+        self.put(built, self.cell)
+
+        for uuid in unbuilt, built:
+            self.servers.delete(self.context, uuid)
+
+        self.assertEqual([kept], self.members())
+
+    def test_refused_servers_do_not_join(self):
+        self.servers._new_uuid = lambda: 'same'
+        self.join()
+        self.servers._new_uuid = iter(['batch', 'new', 'same']).__next__
+
+        self.assertRaises(
+            exception.ConstraintViolated, self.join, min_count=2)
+
+        self.assertEqual(['same'], self.members())
+        self.assertEqual([1], self.rows(models.build_requests))
+
+    def test_server_of_a_deleted_group_is_deleted(self):
+        [uuid] = self.join()
+
+        self.groups.delete(self.context, self.group.uuid)
+        self.servers.delete(self.context, uuid)
+
+        self.assertEqual([0], self.rows(models.instance_group_member))
