@@ -30,6 +30,11 @@ class LoadingTestCase(base.TestCase):
         """Return the one line that a configuration is refused with."""
         return self.refuse([], files=[self.write(text)], dirs=[])
 
+    def assertRefused(self, text, *expected):
+        refusal = self.refused(text)
+        for each in expected:
+            self.assertIn(each, refusal)
+
     def refuse(self, *args, **kwargs):
         error = self.assertRaises(
             exception.ConfigurationInvalid, loader.load, *args, **kwargs)
@@ -149,15 +154,10 @@ class TestFiles(LoadingTestCase):
 
         self.assertIn(path, self.refuse(['--config-file', path]))
 
-    def test_directory_in_place_of_a_file_is_named(self):
-        path = str(self.directory)
-
-        self.assertIn(path, self.refuse(['--config-file', path]))
-
-    def test_file_in_place_of_a_directory_is_named(self):
-        path = self.write('')
-
-        self.assertIn(path, self.refuse(['--config-dir', path]))
+    def test_file_and_directory_in_place_of_each_other_are_named(self):
+        for option, path in (('--config-file', str(self.directory)),
+                             ('--config-dir', self.write(''))):
+            self.assertIn(path, self.refuse([option, path]))
 
     def test_binary_file_is_named(self):
         path = self.directory / 'a.conf'
@@ -179,11 +179,21 @@ class TestFiles(LoadingTestCase):
 class TestNames(LoadingTestCase):
 
     def test_unknown_name_is_answered_with_file_group_and_a_like_name(self):
-        refusal = self.refused('[scheduler]\nmax_attemps = 3\n')
-
-        self.assertIn(f'{self.directory}/a.conf: [scheduler] max_attemps:',
-                      refusal)
-        self.assertIn('did you mean max_attempts?', refusal)
+        for text, *expected in (
+                ('[scheduler]\nmax_attemps = 3\n',
+                 f'{self.directory}/a.conf: [scheduler] max_attemps:',
+                 'did you mean max_attempts?'),
+                ('[DEFAULT]\ntransport_ulr = local://a/b\n',
+                 'did you mean transport_url?'),
+                # oslo.config would ignore the line.
+                ('[scheduler]\nmax-attempts = 5\n',
+                 'did you mean max_attempts?'),
+                ('[oslo_messaging_rabbit]\nrabbit_quorum_queues = true\n',
+                 'did you mean rabbit_quorum_queue?'),
+                ('[schedular]\nmax_attempts = 5\n', 'a.conf: [schedular]:',
+                 'did you mean [scheduler]?')):
+            with self.subTest(text):
+                self.assertRefused(text, *expected)
 
     def test_unknown_name_in_a_file_of_a_directory_is_refused(self):
         self.write('[scheduler]\nmax_attemps = 3\n')
@@ -191,26 +201,11 @@ class TestNames(LoadingTestCase):
         self.assertIn('a.conf: [scheduler] max_attemps', self.refuse(
             [], files=[], dirs=[str(self.directory)]))
 
-    def test_mistyped_name_is_refused_with_a_suggestion(self):
-        for name, text in (
-                ('transport_url', '[DEFAULT]\ntransport_ulr = local://a/b\n'),
-                # oslo.config would ignore the line.
-                ('max_attempts', '[scheduler]\nmax-attempts = 5\n'),
-                ('rabbit_quorum_queue', '[oslo_messaging_rabbit]\n'
-                 'rabbit_quorum_queues = true\n')):
-            self.assertIn(f'did you mean {name}?', self.refused(text))
-
     def test_unknown_name_without_a_similar_name_gets_no_suggestion(self):
         refusal = self.refused('[scheduler]\nzzz = 3\n')
 
         self.assertIn('[scheduler] zzz', refusal)
         self.assertNotIn('did you mean', refusal)
-
-    def test_misspelled_group_is_refused(self):
-        refusal = self.refused('[schedular]\nmax_attempts = 5\n')
-
-        self.assertIn('a.conf: [schedular]:', refusal)
-        self.assertIn('did you mean [scheduler]?', refusal)
 
     def test_foreign_group_is_accepted(self):
         conf = self.load('[neutron]\nurl = http://network\n'
@@ -245,32 +240,23 @@ class TestNames(LoadingTestCase):
 class TestValues(LoadingTestCase):
 
     def test_bad_value_is_answered_with_file_and_group(self):
-        refusal = self.refused('[scheduler]\nmax_attempts = many\n')
-
-        self.assertIn(f'{self.directory}/a.conf: [scheduler] max_attempts:',
-                      refusal)
-        self.assertIn("'many'", refusal)
-
-    def test_bad_value_under_an_older_name_is_named(self):
-        self.assertIn('executor_thread_pool_size', self.refused(
-            '[DEFAULT]\nrpc_thread_pool_size = many\n'))
-
-    def test_value_below_its_bound_is_answered_with_the_bound(self):
-        refusal = self.refused('[scheduler]\nmax_attempts = 0\n')
-
-        self.assertIn('[scheduler] max_attempts:', refusal)
-        self.assertIn('greater than or equal to 1', refusal)
-
-    def test_bad_value_without_a_group_is_named(self):
-        self.assertIn('a.conf: [DEFAULT] report_interval:', self.refused(
-            '[DEFAULT]\nreport_interval = often\n'))
-
-    def test_bad_value_of_a_library_is_named(self):
-        self.assertIn('a.conf: [DEFAULT] rpc_response_timeout:', self.refused(
-            '[DEFAULT]\nrpc_response_timeout = soon\n'))
-        self.assertIn('a.conf: [oslo_messaging_rabbit] rabbit_quorum_queue',
-                      self.refused('[oslo_messaging_rabbit]\n'
-                                   'rabbit_quorum_queue = perhaps\n'))
+        for text, *expected in (
+                ('[scheduler]\nmax_attempts = many\n',
+                 f'{self.directory}/a.conf: [scheduler] max_attempts:',
+                 "'many'"),
+                ('[scheduler]\nmax_attempts = 0\n',
+                 '[scheduler] max_attempts:', 'greater than or equal to 1'),
+                ('[DEFAULT]\nreport_interval = often\n',
+                 'a.conf: [DEFAULT] report_interval:'),
+                # Options of libraries, and an older name of one.
+                ('[DEFAULT]\nrpc_response_timeout = soon\n',
+                 'a.conf: [DEFAULT] rpc_response_timeout:'),
+                ('[oslo_messaging_rabbit]\nrabbit_quorum_queue = perhaps\n',
+                 'a.conf: [oslo_messaging_rabbit] rabbit_quorum_queue'),
+                ('[DEFAULT]\nrpc_thread_pool_size = many\n',
+                 'executor_thread_pool_size')):
+            with self.subTest(text):
+                self.assertRefused(text, *expected)
 
     def test_bad_value_of_an_option_with_an_argument_is_named(self):
         said = io.StringIO()
@@ -304,12 +290,6 @@ class TestValues(LoadingTestCase):
         self.assertEqual('mysql://u:pa$s3cret@host/db',
                          conf.database.connection)
 
-    def test_bad_value_in_the_environment_is_named(self):
-        self.useFixture(fixtures.EnvironmentVariable(
-            'OS_SCHEDULER__MAX_ATTEMPTS', 'many'))
-
-        self.assertIn('[scheduler] max_attempts:', self.refused(''))
-
     def test_missing_group_of_another_program_is_named(self):
         error = self.assertRaises(
             exception.ConfigurationInvalid, loader.check_values,
@@ -321,20 +301,16 @@ class TestValues(LoadingTestCase):
 
 class TestEmptyValues(LoadingTestCase):
 
-    def test_number_without_a_value_is_refused(self):
+    def test_number_or_name_without_a_value_is_refused(self):
         for group, name in (
                 ('scheduler', 'discover_hosts_in_cells_interval'),
                 ('scheduler', 'max_instances_per_request'),
                 ('scheduler', 'workers'), ('cells', 'timeout'),
-                ('oslo_messaging_rabbit', 'rabbit_qos_prefetch_count')):
-            self.assertIn(f'a.conf: [{group}] {name}: it has no value',
-                          self.refused(f'[{group}]\n{name} =\n'))
-
-    def test_name_without_a_value_is_refused(self):
-        for group, name in (('DEFAULT', 'state_path'), ('scheduler', 'driver'),
-                            ('DEFAULT', 'default_availability_zone')):
-            self.assertIn(f'[{group}] {name}: it has no value',
-                          self.refused(f'[{group}]\n{name} =\n'))
+                ('oslo_messaging_rabbit', 'rabbit_qos_prefetch_count'),
+                ('DEFAULT', 'state_path'), ('scheduler', 'driver'),
+                ('DEFAULT', 'default_availability_zone')):
+            self.assertRefused(f'[{group}]\n{name} =\n',
+                               f'a.conf: [{group}] {name}: it has no value')
 
     def test_empty_text_and_list_are_values(self):
         conf = self.load(

@@ -64,19 +64,24 @@ class TestRequestSpec(base.TestCase):
             flavor=samples.flavor(**flavor), is_bfv=is_bfv).resources()
 
     def test_resources_are_read_from_the_flavor(self):
-        self.assertEqual(
-            {'VCPU': 2, 'MEMORY_MB': 512, 'DISK_GB': 15},
-            self.resources(vcpus=2, memory_mb=512, root_gb=10,
-                           ephemeral_gb=5))
+        for fact, is_bfv, disk_gb, flavor in (
+                ('disks are added up', False, 15, {'ephemeral_gb': 5}),
+                ('a volume takes no disk of the host', True, 5,
+                 {'ephemeral_gb': 5}),
+                ('a class without an amount is not requested', True, 0, {}),
+                ('an extra spec applies to a server on a volume', True, 7,
+                 {'extra_specs': {'resources:DISK_GB': '7'}})):
+            with self.subTest(fact):
+                self.assertEqual(
+                    {'VCPU': 2, 'MEMORY_MB': 512,
+                     **({'DISK_GB': disk_gb} if disk_gb else {})},
+                    self.resources(is_bfv, vcpus=2, memory_mb=512, root_gb=10,
+                                   **flavor))
 
     def test_swap_is_taken_in_whole_gigabytes(self):
         for swap, disk_gb in ((0, 10), (1, 11), (1024, 11), (1025, 12)):
             self.assertEqual(
                 disk_gb, self.resources(root_gb=10, swap=swap)['DISK_GB'])
-
-    def test_root_disk_on_a_volume_takes_no_disk_of_the_host(self):
-        self.assertEqual(
-            5, self.resources(True, root_gb=10, ephemeral_gb=5)['DISK_GB'])
 
     def test_extra_specs_override_the_amount_of_a_class(self):
         said = {'resources:VCPU': '4', 'resources:DISK_GB': '0',
@@ -86,15 +91,6 @@ class TestRequestSpec(base.TestCase):
                 {'VCPU': 4, 'MEMORY_MB': 512, 'CUSTOM_X': 2},
                 self.resources(is_bfv, vcpus=2, memory_mb=512, root_gb=10,
                                extra_specs=said))
-
-    def test_extra_spec_for_disk_applies_to_a_server_on_a_volume(self):
-        self.assertEqual(7, self.resources(
-            True, root_gb=10,
-            extra_specs={'resources:DISK_GB': '7'})['DISK_GB'])
-
-    def test_unneeded_class_is_not_requested(self):
-        self.assertEqual({'VCPU': 1, 'MEMORY_MB': 512},
-                         self.resources(True, root_gb=10))
 
     def test_dedicated_cpus_replace_vcpus(self):
         for specs, cpus in (
