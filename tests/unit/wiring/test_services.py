@@ -41,14 +41,16 @@ class TestService(configured.WiringTestCase):
         return services.Service(
             services.Components(self.conf()), servers, periodic)
 
-    def test_periodic_work_is_done_again_and_again(self):
-        done = threading.Semaphore(0)
-        service = self.service((done.release, 0.01))
+    def run_until(self, done, service, times):
+        """Run a service until its work was done so many times."""
         service.start()
-
-        for _ in range(3):
+        for _ in range(times):
             self.assertTrue(done.acquire(timeout=configured.DEADLINE_S))
         service.stop()
+
+    def test_periodic_work_is_done_again_and_again(self):
+        done = threading.Semaphore(0)
+        self.run_until(done, self.service((done.release, 0.01)), 3)
 
     def shifted(self, share, spacing_s):
         """Return what the calls of a task release.
@@ -119,19 +121,17 @@ class TestService(configured.WiringTestCase):
         service.stop()
 
     def test_failed_periodic_work_is_repeated(self):
-        done = threading.Semaphore(0)
+        for error, text in ((KeyError('as told'), 'as told'),
+                            (SystemExit('as told'), 'SystemExit: as told')):
+            done = threading.Semaphore(0)
 
-        def fail():
-            done.release()
-            raise KeyError('as told')
+            def fail(done=done, error=error):
+                done.release()
+                raise error
 
-        service = self.service((fail, 0.01))
-        service.start()
+            self.run_until(done, self.service((fail, 0.01)), 3)
 
-        for _ in range(3):
-            self.assertTrue(done.acquire(timeout=configured.DEADLINE_S))
-        service.stop()
-        self.assertIn('as told', self.logs.output)
+            self.assertIn(text, self.logs.output)
 
     def test_service_stops_after_a_fatal_error_and_logs_once(self):
         calls, ended = [], threading.Semaphore(0)
@@ -143,9 +143,8 @@ class TestService(configured.WiringTestCase):
         service = self.service((fail, 0.01))
         service.on_failure = lambda: (
             ended.release() if service._stopping.is_set() else None)
-        service.start()
-        self.assertTrue(ended.acquire(timeout=configured.DEADLINE_S))
-        service.stop()
+
+        self.run_until(ended, service, 1)
 
         self.assertEqual(([1], 'h'), (calls, service.failure.host))
         self.assertEqual(1, self.logs.output.count('Service stops'))
@@ -166,33 +165,14 @@ class TestService(configured.WiringTestCase):
         logger = logging.getLogger('cellsched')
         self.addCleanup(logger.setLevel, logger.level)
         logger.setLevel(logging.INFO)
-        service = self.service((report, 0.01))
-        service.start()
+        self.run_until(done, self.service((report, 0.01)), 6)
 
-        for _ in range(6):
-            self.assertTrue(done.acquire(timeout=configured.DEADLINE_S))
-        service.stop()
         self.assertEqual(3 + 1, self.logs.output.count(
             'report fails and is repeated: '))
         self.assertIn('it restarts', self.logs.output)
         self.assertEqual(1, self.logs.output.count(
             'report fails and is repeated: this has ended after'))
         self.assertNotIn('Traceback', self.logs.output)
-
-    def test_periodic_work_raising_system_exit_is_repeated(self):
-        done = threading.Semaphore(0)
-
-        def leave():
-            done.release()
-            raise SystemExit('as told')
-
-        service = self.service((leave, 0.01))
-        service.start()
-
-        for _ in range(3):
-            self.assertTrue(done.acquire(timeout=configured.DEADLINE_S))
-        service.stop()
-        self.assertIn('SystemExit: as told', self.logs.output)
 
     def test_stop_waits_for_running_periodic_work(self):
         begun, go_on = threading.Event(), threading.Event()
