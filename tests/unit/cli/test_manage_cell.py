@@ -35,6 +35,13 @@ class CellTestCase(base.CommandTestCase):
                    database={'connection': url})
         return url
 
+    def create(self, *argv, name='c1', database=None, broker=None):
+        """Run create_cell with URLs, by default those of a name."""
+        return self.cell_v2(
+            'create_cell', *argv,
+            '--database_connection', database or self.sqlite(name),
+            '--transport-url', broker or self.local(name))
+
     def cells(self):
         with self.parts('api.conf').database.reader() as connection:
             return cell_mappings.list_all(connection)
@@ -126,9 +133,7 @@ class TestMapCell0(CellTestCase):
 class TestCreateCell(CellTestCase):
 
     def test_cell_has_the_given_urls(self):
-        ran = self.cell_v2(
-            'create_cell', '--name', 'c1', '--database_connection',
-            self.sqlite('c1'), '--transport-url', self.local('c1'))
+        ran = self.create('--name', 'c1')
 
         [cell] = self.cells()
         self.assertEqual(
@@ -153,8 +158,7 @@ class TestCreateCell(CellTestCase):
         self.assertEqual(cell.uuid, ran.out.splitlines()[-1])
 
     def test_cell_may_be_disabled_from_the_start(self):
-        self.cell_v2('create_cell', '--disabled', '--database_connection',
-                     self.sqlite('c1'), '--transport-url', self.local('c1'))
+        self.create('--disabled')
 
         self.assertEqual([True], [cell.disabled for cell in self.cells()])
 
@@ -171,11 +175,8 @@ class TestCreateCell(CellTestCase):
                 (self.sqlite('cell0'), self.local('c2'),
                  'database connection'),
                 (self.sqlite('c2'), self.local('c1'), 'transport URL')):
-            ran = self.cell_v2(
-                'create_cell', '--database_connection', own_database,
-                '--transport-url', own_transport)
-
-            self.assertEnds(2, ran, what)
+            self.assertEnds(2, self.create(
+                database=own_database, broker=own_transport), what)
         self.assertEqual(before, len(self.cells()))
 
     def test_missing_url_ends_with_1(self):
@@ -193,19 +194,12 @@ class TestCreateCell(CellTestCase):
         self.assertEqual([], self.cells())
 
     def test_bad_url_ends_with_1_and_shows_no_password(self):
-        good = {'--database_connection': self.sqlite('c1'),
-                '--transport-url': self.local('c1')}
-        for option, url in (
-                ('--transport-url', f'nix://u:{base.PASSWORD}@host/x'),
-                ('--transport-url', f'rabbit://u:{base.PASSWORD}@host/x'),
-                ('--transport-url', 'none:///'),
-                ('--database_connection', f'nix://u:{base.PASSWORD}@host/x'),
-                ('--database_connection', f'{base.PASSWORD}')):
-            urls = {**good, option: url}
-
-            ran = self.cell_v2('create_cell', *(
-                word for pair in urls.items() for word in pair))
-
+        for urls in ({'broker': f'nix://u:{base.PASSWORD}@host/x'},
+                     {'broker': f'rabbit://u:{base.PASSWORD}@host/x'},
+                     {'broker': 'none:///'},
+                     {'database': f'nix://u:{base.PASSWORD}@host/x'},
+                     {'database': f'{base.PASSWORD}'}):
+            ran = self.create(**urls)
             self.assertEnds(1, ran)
             self.assertKeepsSecrets(ran)
         self.assertEqual([], self.cells())
@@ -214,10 +208,8 @@ class TestCreateCell(CellTestCase):
         uuid = '4b0f1d0c-93a5-4e7d-9a13-5a7a2a2bba0e'
 
         def create(name, uuid):
-            return self.cell_v2(
-                'create_cell', '--uuid', uuid, '--name', name,
-                '--database_connection', self.sqlite(name),
-                '--transport-url', self.local(name), '--verbose')
+            return self.create('--uuid', uuid, '--name', name, '--verbose',
+                               name=name)
 
         self.assertEqual(base.Ran(0, f'{uuid}\n', ''), create('c1', uuid))
         self.assertEnds(2, create('c2', uuid), uuid)
@@ -229,10 +221,8 @@ class TestCreateCell(CellTestCase):
         self.create_cell('c1')
         uuid = self.create_cell('c2')
 
-        self.assertEnds(2, self.cell_v2(
-            'create_cell', '--name', 'c1', '--database_connection',
-            self.sqlite('c3'), '--transport-url', self.local('c3')),
-            'the same name')
+        self.assertEnds(2, self.create('--name', 'c1', name='c3'),
+                        'the same name')
         self.assertEnds(3, self.cell_v2(
             'update_cell', '--cell_uuid', uuid, '--name', 'c1'),
             'the same name')
@@ -249,23 +239,16 @@ class TestCreateCell(CellTestCase):
                  self.local('c1'), nowhere),
                 (self.sqlite('c1'), f'rabbit://u:{base.QUOTED}@{nowhere}/c1',
                  nowhere)):
-            argv = ('create_cell', '--name', 'c1', '--database_connection',
-                    database, '--transport-url', broker)
-
-            ran = self.cell_v2(*argv)
-
+            urls = {'database': database, 'broker': broker}
+            ran = self.create(**urls)
             self.assertEnds(1, ran, place)
             self.assertKeepsSecrets(ran)
             self.assertEqual([], self.cells())
-        self.assertEqual(0, self.cell_v2(*argv, '--no-check').code)
+        self.assertEqual(0, self.create('--no-check', **urls).code)
         self.assertEqual(1, len(self.cells()))
 
     def test_unprintable_name_is_refused(self):
-        ran = self.cell_v2(
-            'create_cell', '--name', 'a\nb', '--database_connection',
-            self.sqlite('c1'), '--transport-url', self.local('c1'))
-
-        self.assertEnds(1, ran, '--name')
+        self.assertEnds(1, self.create('--name', 'a\nb'), '--name')
         self.assertEqual([], self.cells())
 
     def test_unwanted_argument_shows_no_password(self):
