@@ -174,22 +174,18 @@ class TestErrors(base.CommandTestCase):
         return self.run_app(app.Shell, *options, 'fail', fail=Failing)
 
     def test_error_of_the_project_is_shown_in_a_single_line(self):
-        ran = self.fail(exception.FlavorNotFound(flavor='x'))
+        # Control characters do not reach the terminal.
+        for flavor, shown in (('x', 'x'), ('\x1b[2J\ud800', '?[2J?')):
+            ran = self.fail(exception.FlavorNotFound(flavor=flavor))
 
-        self.assertEqual(
-            (1, 'cellsched: There is no flavor x.\n'), (ran.code, ran.err))
+            self.assertEqual((1, f'cellsched: There is no flavor {shown}.\n'),
+                             (ran.code, ran.err))
 
     def test_internal_error_is_shown_with_its_type(self):
         ran = self.fail(KeyError('first\nsecond'))
 
         self.assertEnds(1, ran, 'internal error (KeyError)', '--debug')
         self.assertNotIn('first', ran.err)
-
-    def test_control_characters_do_not_reach_the_terminal(self):
-        ran = self.fail(exception.FlavorNotFound(flavor='\x1b[2J\ud800'))
-
-        self.assertEqual(
-            'cellsched: There is no flavor ?[2J?.\n', ran.err)
 
     def test_traceback_is_shown_for_debugging(self):
         ran = self.fail(KeyError('x'), '--debug')

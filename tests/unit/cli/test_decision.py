@@ -647,12 +647,6 @@ class TestCapacity(base.CommandTestCase):
             ('North', 1, 1, 8), ('South', 2, 1, 4), ('all cells', 3, 2, 12),
         ]), self.rows())
 
-    def test_scarcest_resource_limits_the_count(self):
-        # Each has 32 virtual CPUs, and the last one memory for fewer.
-        _, rows = self.rows(size=('--vcpus', 4, '--ram', 100))
-
-        self.assertEqual([8, 13, 21], [row[-1] for row in rows])
-
     def test_capacity_counts_the_servers_on_passed_hosts(self):
         self.assertEqual((0, [
             ('North', 1, 0, 0), ('South', 2, 1, 4), ('all cells', 3, 1, 4),

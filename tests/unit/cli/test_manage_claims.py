@@ -131,15 +131,6 @@ class TestCopy(CopyTestCase):
         for text in 'copying 1/8\n', 'copying 8/8\n', 'comparing 8/8\n':
             self.assertIn(text, ran.err)
 
-    def test_members_of_groups_are_copied(self):
-        joins = claims.Membership('g', 'h', claims.AFFINITY)
-        self.source.claim([claims.Claim('m', 'p', {'VCPU': 1}, joins)])
-
-        self.assertEqual(0, self.copy().code)
-
-        self.assertEqual({'m': claims.joined('g', 'h', 'm')},
-                         self.target.memberships(['m']))
-
 
 class TestRefused(CopyTestCase):
 
