@@ -44,7 +44,6 @@ from tests.unit.db import samples
 from tests.unit.quota import projects
 from tests.unit import racing
 
-
 PROVIDER = '22222222-2222-4222-8222-222222222222'
 
 #: Servers that hints name.

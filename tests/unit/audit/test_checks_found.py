@@ -11,7 +11,6 @@ from cellsched import exception
 from tests.unit.audit import known
 from tests.unit import base
 
-
 Action = findings.Action
 CELL, OTHER, CELL0 = known.CELL, known.OTHER, known.CELL0
 SPEC_LOST = 'restore the row of request_specs'
