@@ -8,6 +8,7 @@ from hypothesis import strategies
 
 from cellsched.claims import base
 from cellsched import exception
+from cellsched.testing.suite import claim_cases
 from tests import profile
 
 _RESOURCES = ('DISK_GB', 'VCPU')
@@ -209,7 +210,7 @@ class Model:
             sum(provider in holds for holds in self.held.values()))
 
 
-class ModelTests:
+class ModelTests(claim_cases.ClaimStoreCase):
     """Tests that any sequence of calls has the outcome of the model.
 
     ``store`` is shared by all examples.
@@ -253,6 +254,20 @@ class ModelTests:
                 self.store.set_inventory(_provider(prefix, args[0]), args[1])
             self._compare(prefix, model)
         self._follow(token, followed, prefix, model)
+
+    def test_feed_has_changed_providers_only(self):
+        providers = [self.make_provider(self.store, VCPU=8)
+                     for _ in range(10)]
+        token = self.store.usages().token
+
+        self.store.claim([self.make_claim(providers[4], VCPU=1)])
+        self.store.claim([self.make_claim(providers[2], VCPU=1)])
+        self.store.set_inventory(
+            providers[7], {'VCPU': base.Inventory(total=8)})
+
+        self.assertEqual(
+            {providers[2], providers[4]},
+            {usage.provider for usage in self.store.usages(token).usages})
 
     def _has(self, trait):
         return trait in self.store.capabilities

@@ -140,40 +140,23 @@ class TestOvercommit(copies.CopyingTestCase):
         copies.fill(self.source)
         self.source.set_inventory('p', has)
 
-    def assertFull(self, provider='p', resource='VCPU'):
-        self.assertRaises(exception.ClaimRefused, self.target.claim, [
-            base.Claim('late', provider, {resource: 1})])
+    def test_claims_beyond_the_inventory_are_copied(self):
+        for has, full in (
+                ({'VCPU': base.Inventory(2),
+                  'MEMORY_MB': base.Inventory(1024)}, 'VCPU'),
+                ({'VCPU': base.Inventory(20)}, 'MEMORY_MB'), ({}, 'VCPU'),
+                ({'VCPU': base.Inventory(20, min_unit=2, max_unit=8),
+                  'MEMORY_MB': base.Inventory(1024, step_size=100)}, 'VCPU')):
+            with self.subTest(has=has):
+                self.source, self.target = (
+                    self.stores.store() for _ in range(2))
+                self.shrink(**has)
 
-    def test_shrunk_provider_keeps_its_claims(self):
-        self.shrink(VCPU=base.Inventory(2), MEMORY_MB=base.Inventory(1024))
+                self.copy()
 
-        self.copy()
-
-        self.assertCopied()
-        self.assertFull()
-
-    def test_provider_without_a_claimed_class_keeps_its_claims(self):
-        self.shrink(VCPU=base.Inventory(20))
-
-        self.copy()
-
-        self.assertCopied()
-        self.assertFull(resource='MEMORY_MB')
-
-    def test_provider_without_inventories_keeps_its_claims(self):
-        self.shrink()
-
-        self.copy()
-
-        self.assertCopied()
-
-    def test_claims_against_changed_units_are_copied(self):
-        self.shrink(VCPU=base.Inventory(20, min_unit=2, max_unit=8),
-                    MEMORY_MB=base.Inventory(1024, step_size=100))
-
-        self.copy()
-
-        self.assertCopied()
+                self.assertCopied()
+                self.assertRaises(exception.ClaimRefused, self.target.claim, [
+                    base.Claim('late', 'p', {full: 1})])
 
     def test_shrunk_providers_are_copied_in_a_batch(self):
         copies.fill(self.source)

@@ -18,19 +18,6 @@ class TestMemoryClaims(
     def make_store(self):
         return memory.MemoryClaims()
 
-    def test_feed_has_changed_providers_only(self):
-        providers = [self.make_provider(self.store, VCPU=8)
-                     for _ in range(10)]
-        token = self.store.usages().token
-
-        self.store.claim([self.make_claim(providers[4], VCPU=1)])
-        self.store.claim([self.make_claim(providers[2], VCPU=1)])
-        self.store.set_inventory(
-            providers[7], {'VCPU': claims.Inventory(total=8)})
-
-        self.assertEqual({providers[2], providers[4]},
-                         self.names_of(self.store.usages(token).usages))
-
     def test_later_change_of_an_argument_changes_no_claim(self):
         provider = self.make_provider(self.store, VCPU=8)
         resources = {'VCPU': 1}
@@ -56,3 +43,46 @@ class TestMemoryClaims(
             self.assertEqual(
                 {provider}, self.names_of(self.store.usages(token).usages))
             self.assertFalse(self.store.recount(provider))
+
+
+class TestMembers(base.TestCase):
+    """Memberships are removed with their claims."""
+
+    def setUp(self):
+        super().setUp()
+        self.store = memory.MemoryClaims()
+        for provider in 'pq':
+            self.store.set_inventory(
+                provider, {'VCPU': claims.Inventory(total=8)})
+
+    def claim(self, consumer, provider='p', group='g'):
+        self.store.claim([claims.Claim(
+            consumer, provider, {'VCPU': 1}, group and claims.Membership(
+                group, provider, claims.ANTI_AFFINITY))])
+
+    def test_repeated_release_of_a_member_succeeds(self):
+        self.claim('c')
+
+        for _ in range(2):
+            self.store.release(['c'])
+
+        self.claim('d')
+        self.assertEqual({'d'}, set(self.store.claims_of('cd')))
+
+    def test_new_claim_without_a_group_has_no_membership(self):
+        self.claim('c')
+        self.store.release(['c'])
+        self.claim('c', group=None)
+
+        self.store.transfer('c', 'd')
+        self.claim('e')
+
+        self.assertEqual({'d', 'e'}, set(self.store.claims_of('cde')))
+
+    def test_empty_group_is_forgotten(self):
+        for number in range(3):
+            self.claim('c', group=f'g{number}')
+            self.claim('d', 'q', group=f'g{number}')
+            self.store.release(['c', 'd'])
+
+        self.assertEqual(({}, {}), (self.store._groups, self.store._members))

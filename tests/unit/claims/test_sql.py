@@ -31,19 +31,6 @@ class TestSQLClaims(
     def make_peer(self, store):
         return self.make_store()
 
-    def test_feed_has_changed_providers_only(self):
-        store = self.make_store()
-        providers = [self.make_provider(store, VCPU=8) for _ in range(10)]
-        token = store.usages().token
-
-        store.claim([self.make_claim(providers[4], VCPU=1)])
-        store.claim([self.make_claim(providers[2], VCPU=1)])
-        store.set_inventory(
-            providers[7], {'VCPU': claims.Inventory(total=8)})
-
-        self.assertEqual({providers[2], providers[4]},
-                         self.names_of(store.usages(token).usages))
-
     def test_more_claims_than_parameters_of_a_statement_succeed(self):
         store = self.make_store()
         providers = [str(uuid.UUID(int=number)) for number in range(1100)]

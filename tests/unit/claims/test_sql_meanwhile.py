@@ -6,7 +6,6 @@ import itertools
 from cellsched.claims import base as claims
 from cellsched.claims import sql
 from cellsched.claims.sql import transactions
-from cellsched import exception
 from tests.unit.claims.sql import base
 from tests.unit.db import meanwhile
 
@@ -57,25 +56,7 @@ class TestUsages(base.TestCase):
         self.check({}, (2 ** 40,))
 
 
-class TestLost(base.TestCase):
-
-    def test_claim_is_repeated_after_a_conflict(self):
-        store = sql.SQLClaims(self.make_database())
-        store.set_inventory('p0', {'VCPU': claims.Inventory(total=8)})
-        take, lost = transactions.claim, []
-
-        def losing(*args):
-            if len(lost) < 2:
-                lost.append(args)
-                raise exception.TransactionLost(
-                    schema='claims', reason='another one was first')
-            return take(*args)
-
-        self.patch(transactions, 'claim', losing)
-
-        self.assertEqual(1, store.claim([
-            claims.Claim('c', 'p0', {'VCPU': 2})]))
-        self.assertEqual({'c'}, set(store.claims_of(['c'])))
+class TestRecount(base.TestCase):
 
     def test_recount_keeps_a_concurrent_claim(self):
         database = self.make_database()
