@@ -9,6 +9,8 @@ from cellsched.claims import base as claims
 from cellsched.claims import memory
 from cellsched import exception
 from cellsched.host_manager import manager
+from cellsched import migrations
+from cellsched.scheduler.decision import mandatory_stages
 from cellsched.scheduler.decision import pipeline
 from cellsched.scheduler.selection.claims import ClaimQueue
 from cellsched.scheduler.selection import placer
@@ -115,6 +117,17 @@ def taken(table):
         table['host'], table['available:VCPU'], table['num_instances'])}
 
 
+def destinations():
+    """Return the stages that read where a request may go."""
+    return mandatory_stages.destination_stages(FOR_EVER_S)
+
+
+def request(**wishes):
+    """Return a request that takes all CPUs of a host."""
+    return builders.request(
+        **{'vcpus': 4, 'memory_mb': 1, 'root_gb': 0, **wishes})
+
+
 class PlacingTestCase(base.TestCase):
 
     #: CPUs of hosts by name; those with an a are in cell1, others in cell2.
@@ -126,14 +139,26 @@ class PlacingTestCase(base.TestCase):
         for host, vcpus in self.hosts.items():
             self.world.add_host(
                 'cell1' if host[0] == 'a' else 'cell2', host, vcpus=vcpus)
-        self.placer, self.loader = self.world.placer()
+        self.restart()
+
+    def restart(self, *args, **options):
+        """Place by another scheduler, which has read no host yet."""
+        self.placer, self.loader = self.world.placer(*args, **options)
+
+    def refresh(self):
+        self.loader.refresh(world.CONTEXT)
 
     def place(self, count=1, alternates=0, by=None, uuids=None,
-              context=world.CONTEXT, **wishes):
-        wishes = {'vcpus': 4, 'memory_mb': 1, 'root_gb': 0, **wishes}
+              context=world.CONTEXT, claim=True, **wishes):
         return (by or self.placer).place(
-            context, builders.request(**wishes),
-            samples.uuids(count) if uuids is None else uuids, alternates)
+            context, request(**wishes),
+            samples.uuids(count) if uuids is None else uuids, alternates,
+            claim)
+
+    def plan(self, count=1, alternates=1, **wishes):
+        return self.placer.plan(
+            world.CONTEXT, request(**wishes), samples.uuids(count),
+            alternates)
 
     def fill(self, *names):
         return [self.world.claim(host, self.hosts[host]) for host in names]
@@ -148,3 +173,26 @@ class PlacingTestCase(base.TestCase):
         before = taken(made.table)
         made.reload([*self.world.providers.values()])
         self.assertEqual(taken(made.table), before)
+
+    def assertUnused(self):
+        """Check that no host is reserved, and that no claim was made."""
+        self.assertEqual(
+            {name: (vcpus, 0) for name, vcpus in self.hosts.items()},
+            taken(self.loader.table))
+        self.assertEqual([], self.world.claims.batches)
+
+
+class MovingTestCase(PlacingTestCase):
+    """``self.uuids`` is one instance, which is placed again."""
+
+    def setUp(self):
+        super().setUp()
+        self.restart(first=destinations())
+        self.uuids = samples.uuids(1)
+
+    def held(self):
+        """Return host and CPUs of each claim of the instance."""
+        hosts = {uuid: host for host, uuid in self.world.providers.items()}
+        return {name: (hosts[claim.provider], claim.resources['VCPU'])
+                for name, [claim] in self.world.claims.claims_of(
+                    migrations.consumers(self.uuids)).items()}

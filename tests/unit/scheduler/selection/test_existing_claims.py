@@ -7,37 +7,25 @@ from cellsched.claims import base as claims_base
 from cellsched import exception
 from cellsched import migrations
 from cellsched import objects
-from cellsched.scheduler.decision import mandatory_stages
 from cellsched.scheduler.decision import pipeline
 from cellsched.scheduler.selection import existing_claims
 from cellsched.testing import builders
 from tests.unit import base
 from tests.unit.db import samples
-from tests.unit.hosts import world
 from tests.unit.scheduler import schedulers
 from tests.unit.scheduler import toys
 
 
-class TestMoves(schedulers.PlacingTestCase):
+class TestMoves(schedulers.MovingTestCase):
 
     def setUp(self):
         super().setUp()
-        self.placer, self.loader = self.world.placer(
-            first=mandatory_stages.destination_stages(schedulers.FOR_EVER_S))
-        self.uuids = samples.uuids(1)
         self.moved = migrations.consumer(self.uuids[0])
         self.place(uuids=self.uuids, vcpus=2)
 
     def move(self, vcpus=2, **wishes):
         [[chosen]] = self.place(uuids=self.uuids, vcpus=vcpus, **wishes)
         return chosen.service_host
-
-    def held(self):
-        """Return the hosts and amounts that the instance holds."""
-        hosts = {uuid: host for host, uuid in self.world.providers.items()}
-        return {name: (hosts[claim.provider], claim.resources['VCPU'])
-                for name, [claim] in self.world.claims.claims_of(
-                    migrations.consumers(self.uuids)).items()}
 
     def test_instance_moves_off_an_ignored_host(self):
         for _ in range(2):
@@ -146,17 +134,11 @@ class TestMoves(schedulers.PlacingTestCase):
         others = samples.uuids(2)
         self.place(uuids=others, vcpus=2, force_hosts=['b1'])
 
-        places = self.placer.place(
-            world.CONTEXT, self.request([*self.uuids, *others]),
-            [*self.uuids, *others], 0)
+        places = self.place(
+            uuids=[*self.uuids, *others], vcpus=2, ignore_hosts=['a1'],
+            num_instances=3)
 
         self.assertEqual([['a2'], ['b1'], ['b1']], schedulers.hosts(places))
-
-    @staticmethod
-    def request(uuids):
-        return schedulers.builders.request(
-            vcpus=2, memory_mb=1, root_gb=0, ignore_hosts=['a1'],
-            num_instances=len(uuids))
 
 
 HINT = {'_nova_check_type': 'rebuild'}
@@ -171,18 +153,15 @@ class TestRebuilds(schedulers.PlacingTestCase):
             lambda hosts: hosts['host'] != self.bad, rebuild=True)
         self.image.reason = 'is for other images'
         self.bad = ''
-        self.placer, self.loader = self.world.placer(
-            filters=[self.other, self.image],
-            first=mandatory_stages.destination_stages(schedulers.FOR_EVER_S))
+        self.restart(
+            filters=[self.other, self.image], first=schedulers.destinations())
         self.uuids = samples.uuids(1)
 
-    def ask(self, uuids=None, by=None, claim=True, **wishes):
-        wishes = {'vcpus': 4, 'memory_mb': 1, 'root_gb': 0, 'hints': HINT,
-                  'force_hosts': ['a1'], 'instance_uuid': self.uuids[0],
-                  **wishes}
-        [[place]] = (by or self.placer).place(
-            world.CONTEXT, builders.request(**wishes), uuids or self.uuids, 2,
-            claim)
+    def ask(self, uuids=None, claim=True, **wishes):
+        [[place]] = self.place(
+            alternates=2, uuids=uuids or self.uuids, claim=claim, **{
+                'hints': HINT, 'force_hosts': ['a1'],
+                'instance_uuid': self.uuids[0], **wishes})
         return place
 
     def assertRefused(self, *args, **wishes):

@@ -63,13 +63,12 @@ class TestPlace(schedulers.PlacingTestCase):
         self.assertTableIsRight()
 
     def test_heaviest_host_is_chosen(self):
-        self.placer, self.loader = self.world.placer(
-            weighers=[schedulers.liking('a3', 'b1')])
+        self.restart(weighers=[schedulers.liking('a3', 'b1')])
 
         self.assertEqual([['a3'], ['b1']], schedulers.hosts(self.place(2)))
 
     def test_filters_locate_instances(self):
-        self.placer, self.loader = self.world.placer(
+        self.restart(
             filters=[builders.plugin(instance_hints.DifferentHostFilter)])
         [other] = samples.uuids(1)
         self.world.claim('a1', 1, other)
@@ -94,22 +93,11 @@ class TestPlace(schedulers.PlacingTestCase):
             self.place(uuids=uuids)))
         self.assertTableIsRight()
 
-    def test_repeated_request_is_not_claimed_again_with_free_capacity(self):
-        uuids = samples.uuids(1)
-
-        for _ in range(3):
-            self.assertEqual([['a1']], schedulers.hosts(
-                self.place(uuids=uuids, vcpus=1)))
-
-        self.assertEqual(1, self.used('a1'))
-        self.assertTableIsRight()
-
     def test_rest_of_a_request_is_chosen_with_alternates(self):
         uuids = samples.uuids(2)
-        self.placer, self.loader = self.world.placer(
-            weighers=[builders.plugin(resources.RAMWeigher)])
+        self.restart(weighers=[builders.plugin(resources.RAMWeigher)])
         self.place(uuids=uuids[:1], vcpus=1)
-        self.loader.refresh(world.CONTEXT)
+        self.refresh()
 
         (first, *_), (second, *_) = schedulers.hosts(
             self.place(uuids=uuids, vcpus=1, alternates=1))
@@ -131,8 +119,7 @@ class TestPlace(schedulers.PlacingTestCase):
 class TestAlternates(schedulers.PlacingTestCase):
 
     def test_alternates_are_the_next_best_hosts_of_the_same_cell(self):
-        self.placer, self.loader = self.world.placer(
-            weighers=[schedulers.liking('b1', 'b2', 'a3', 'a1')])
+        self.restart(weighers=[schedulers.liking('b1', 'b2', 'a3', 'a1')])
 
         self.assertEqual([['b1', 'b2']], schedulers.hosts(
             self.place(alternates=2)))
@@ -157,8 +144,7 @@ class TestAlternates(schedulers.PlacingTestCase):
             [['a1', 'a3'], ['a2', 'a3']], schedulers.hosts(places))
 
     def test_chosen_hosts_with_capacity_are_the_last_alternates(self):
-        self.placer, self.loader = self.world.placer(
-            weighers=[builders.plugin(resources.RAMWeigher)])
+        self.restart(weighers=[builders.plugin(resources.RAMWeigher)])
 
         for host in 'b1', 'b2':
             self.fill(host)
@@ -172,8 +158,7 @@ class TestAlternates(schedulers.PlacingTestCase):
 
     def test_chosen_hosts_are_alternates_of_each_other(self):
         self.fill('a3')
-        self.placer, self.loader = self.world.placer(
-            weighers=[builders.plugin(resources.RAMWeigher)])
+        self.restart(weighers=[builders.plugin(resources.RAMWeigher)])
 
         places = self.place(4, alternates=2, vcpus=1)
 
@@ -209,17 +194,10 @@ class TestNoValidHost(schedulers.PlacingTestCase):
             [('size:VCPU', 5)],
             [(each['by'], each['hosts']) for each in error.rejections])
 
-    def test_error_has_the_number_of_placed_instances(self):
-        error = self.refusal(7)
-
-        self.assertEqual(5, error.kwargs['placed'])
-
     def test_refused_request_claims_no_resources(self):
-        self.refusal(7)
+        self.assertEqual(5, self.refusal(7).kwargs['placed'])
 
-        self.assertEqual([], self.world.claims.batches)
-        self.assertEqual({name: (4, 0) for name in self.hosts},
-                         schedulers.taken(self.loader.table))
+        self.assertUnused()
 
     def test_silent_cells_are_named(self):
         def fail():
@@ -235,29 +213,16 @@ class TestNoValidHost(schedulers.PlacingTestCase):
             error.rejections[-1]['cells'])
 
     def test_failing_plugin_claims_no_resources(self):
-        for calls in (0, 1):
-            self.placer, self.loader = self.world.placer(weighers=[
-                toys.Weigher(self.failing_after(calls))])
+        for calls, count, alternates in ((0, 3, 0), (1, 3, 0), (2, 2, 1)):
+            self.restart(weighers=[toys.Weigher(self.failing_after(calls))])
 
-            self.assertRaises(exception.PluginFailed, self.place, 3)
+            self.assertRaises(
+                exception.PluginFailed, self.place, count, alternates)
 
-            self.assertEqual({name: (4, 0) for name in self.hosts},
-                             schedulers.taken(self.loader.table))
-            self.assertEqual([], self.world.claims.batches)
-
-    def test_failing_plugin_is_named_in_the_recorded_decision(self):
-        self.placer, self.loader = self.world.placer(
-            weighers=[toys.Weigher(toys.fail)])
-
-        self.assertRaises(exception.PluginFailed, self.place, 3)
-
-        [(_, uuids, decision)] = self.world.records
-        self.assertEqual(3, len(uuids))
-        self.assertEqual(('Weigher Weigher failed.', len(self.hosts)),
-                         (decision.reason, decision.hosts))
+            self.assertUnused()
 
     def test_unknown_column_fails_the_filter_with_a_suggestion(self):
-        self.placer, self.loader = self.world.placer(
+        self.restart(
             filters=[toys.Filter(lambda hosts: hosts['free_ram'] > 0)])
 
         error = self.assertRaises(exception.PluginFailed, self.place, 1)
@@ -269,8 +234,7 @@ class TestNoValidHost(schedulers.PlacingTestCase):
         slow = toys.Weigher(self.taking(
             0.3, lambda hosts: np.arange(len(hosts))))
         quick = toys.Filter(self.taking(0.2, lambda hosts: None))
-        self.placer, self.loader = self.world.placer(
-            filters=[quick], weighers=[slow], slow_plugin_s=0.5)
+        self.restart(filters=[quick], weighers=[slow], slow_plugin_s=0.5)
         context = world.CONTEXT
 
         # For each instance the weigher is asked again.
@@ -286,8 +250,7 @@ class TestNoValidHost(schedulers.PlacingTestCase):
             self.world.clock.advance(3)
             raise KeyError('as told')
 
-        self.placer, self.loader = self.world.placer(
-            filters=[toys.Filter(fail)], slow_plugin_s=1)
+        self.restart(filters=[toys.Filter(fail)], slow_plugin_s=1)
 
         self.assertRaises(exception.PluginFailed, self.place, 1)
 
@@ -311,19 +274,6 @@ class TestNoValidHost(schedulers.PlacingTestCase):
             return np.arange(len(hosts))
 
         return answer
-
-    def test_plugin_failing_at_the_alternates_claims_no_resources(self):
-        self.placer, self.loader = self.world.placer(
-            weighers=[toys.Weigher(self.failing_after(2))])
-
-        uuids = samples.uuids(2)
-        self.assertRaises(exception.PluginFailed, self.place, uuids=uuids,
-                          alternates=1)
-
-        self.assertEqual({name: (4, 0) for name in self.hosts},
-                         schedulers.taken(self.loader.table))
-        self.assertEqual([], self.world.claims.batches)
-        self.assertEqual({}, self.world.claims.claims_of(uuids))
 
     def test_failing_store_leaves_the_table_unchanged(self):
         self.world.claims.failure = exception.DatabaseUnreachable(
@@ -364,12 +314,6 @@ class TestDeadline(schedulers.PlacingTestCase):
 
 class TestPlan(schedulers.PlacingTestCase):
 
-    def plan(self, count=1, **wishes):
-        wishes = {'vcpus': 4, 'memory_mb': 1, 'root_gb': 0, **wishes}
-        return self.placer.plan(
-            world.CONTEXT, builders.request(**wishes), samples.uuids(count),
-            1)
-
     def test_plan_has_the_places_and_claims_no_resources(self):
         places, decision = self.plan(2)
 
@@ -377,10 +321,8 @@ class TestPlan(schedulers.PlacingTestCase):
                          schedulers.hosts(places))
         self.assertEqual(['a1', 'a2'],
                          [pick.first.host for pick in decision.picks])
-        self.assertEqual({name: (4, 0) for name in self.hosts},
-                         schedulers.taken(self.loader.table))
-        self.assertEqual(([], []), (
-            self.world.claims.batches, self.world.records))
+        self.assertUnused()
+        self.assertEqual([], self.world.records)
 
     def test_plan_has_the_reason_of_a_refusal(self):
         places, decision = self.plan(vcpus=5)
@@ -396,14 +338,3 @@ class TestPlan(schedulers.PlacingTestCase):
         self.assertEqual(
             schedulers.hosts(places),
             schedulers.hosts(self.place(3, vcpus=2, alternates=1)))
-
-
-class TestRecord(schedulers.PlacingTestCase):
-
-    def test_choice_refused_by_the_store_is_not_recorded(self):
-        self.world.claims.refuses = [self.world.providers['a1']]
-
-        self.place()
-
-        [(_, _, decision)] = self.world.records
-        self.assertEqual('a2', decision.picks[0].first.host)

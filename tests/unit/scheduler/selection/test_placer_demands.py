@@ -2,10 +2,7 @@
 """Requests that ask for what no stage reads, and are not placed."""
 
 from cellsched import exception
-from cellsched.scheduler.decision import mandatory_stages
-from cellsched.testing import builders
 from tests.unit.db import samples
-from tests.unit.hosts import world
 from tests.unit.scheduler import schedulers
 from tests.unit.scheduler import toys
 
@@ -54,7 +51,7 @@ class TestDemands(schedulers.PlacingTestCase):
         reader = toys.Filter(lambda hosts: hosts['host'] != 'a1')
         reader.reads = frozenset({'flavor.extra_specs.hw:numa_*'})
         for stages in ({'filters': [reader]}, {'first': [reader]}):
-            self.placer, self.loader = self.world.placer(**stages)
+            self.restart(**stages)
 
             self.assertEqual([['a2']], schedulers.hosts(self.place(
                 vcpus=1, extra_specs={
@@ -63,7 +60,7 @@ class TestDemands(schedulers.PlacingTestCase):
     def test_read_demand_does_not_hide_an_unread_demand(self):
         reader = toys.Filter(None)
         reader.reads = frozenset({'flavor.extra_specs.hw:numa_*'})
-        self.placer, self.loader = self.world.placer(filters=[reader])
+        self.restart(filters=[reader])
 
         error = self.refusal(extra_specs={'hw:numa_nodes': '2'},
                              numa_topology={'cells': []})
@@ -72,8 +69,7 @@ class TestDemands(schedulers.PlacingTestCase):
         self.assertNotIn('hw:numa_nodes', str(error))
 
     def test_forced_request_with_an_unread_demand_is_refused(self):
-        self.placer, self.loader = self.world.placer(
-            first=mandatory_stages.destination_stages(schedulers.FOR_EVER_S))
+        self.restart(first=schedulers.destinations())
 
         self.assertIn('hw:numa_nodes', str(self.refusal(
             extra_specs={'hw:numa_nodes': '2'}, force_hosts=['a1'])))
@@ -87,10 +83,7 @@ class TestDemands(schedulers.PlacingTestCase):
         self.assertEqual(4, self.used('a1'))
 
     def test_plan_with_an_unread_demand_has_the_reason(self):
-        places, decision = self.placer.plan(
-            world.CONTEXT, builders.request(
-                vcpus=1, extra_specs={'hw:numa_nodes': '2'}),
-            samples.uuids(1), 0)
+        places, decision = self.plan(extra_specs={'hw:numa_nodes': '2'})
 
         self.assertEqual([], places)
         self.assertIn('hw:numa_nodes', decision.reason)
@@ -101,7 +94,7 @@ class TestIgnored(schedulers.PlacingTestCase):
 
     def setUp(self):
         super().setUp()
-        self.placer, self.loader = self.world.placer(ignores_demands=True)
+        self.restart(ignores_demands=True)
 
     def test_ignored_demand_is_placed_with_a_warning(self):
         for wishes in ASKED:
@@ -114,10 +107,8 @@ class TestIgnored(schedulers.PlacingTestCase):
                 'No enabled stage reads what is asked for'))
 
     def test_plan_ignores_the_demand_like_the_decision(self):
-        places, decision = self.placer.plan(
-            world.CONTEXT, builders.request(
-                vcpus=4, memory_mb=1, root_gb=0,
-                extra_specs={'hw:numa_nodes': '2'}), samples.uuids(1), 0)
+        places, decision = self.plan(
+            alternates=0, extra_specs={'hw:numa_nodes': '2'})
 
         self.assertEqual([['a1']], schedulers.hosts(places))
         self.assertIsNone(decision.reason)

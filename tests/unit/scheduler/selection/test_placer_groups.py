@@ -132,9 +132,9 @@ class TestGroups(schedulers.PlacingTestCase):
         self.assertTableIsRight(self.other_loader)
 
     def test_choices_are_bounded(self):
-        self.placer, self.loader = self.world.placer(
-            attempts_max=2, filters=[
-                builders.plugin(kind) for kind in FILTERS])
+        self.restart(
+            attempts_max=2,
+            filters=[builders.plugin(kind) for kind in FILTERS])
         refuser = self.world.claims
 
         def refuse(claims):
@@ -152,8 +152,7 @@ class TestGroups(schedulers.PlacingTestCase):
 
     def test_request_is_not_modified(self):
         self.member(AFFINITY)
-        request = builders.request(
-            vcpus=1, memory_mb=1, root_gb=0, group={'policy': AFFINITY})
+        request = schedulers.request(vcpus=1, group={'policy': AFFINITY})
 
         self.other.place(world.CONTEXT, request, samples.uuids(1), 0)
 

@@ -7,10 +7,8 @@ from cellsched.claims import base as claims_base
 from cellsched.db.api import aggregates
 from cellsched.db.api import shared_providers
 from cellsched import exception
-from cellsched.scheduler.decision import mandatory_stages
 from cellsched.scheduler.decision import required_traits
 from tests.unit.db import samples
-from tests.unit.hosts import world
 from tests.unit import racing
 from tests.unit.scheduler import schedulers
 
@@ -31,7 +29,7 @@ class ProvidersCase(schedulers.PlacingTestCase):
                     f'{host}-gpu0': (GPU, {'CUSTOM_FAST'}),
                     f'{host}-gpu1': (GPU, ()),
                     f'{host}-link': (LINK, {'CUSTOM_PHYSNET_X'})})
-        self.placer, self.loader = self.world.placer()
+        self.restart()
 
     def gpus(self, amount, **specs):
         return {'extra_specs': {'resources1:VGPU': str(amount), **specs}}
@@ -91,7 +89,7 @@ class TestGroups(ProvidersCase):
         self.world.claims.set_inventory(self.world.providers['a1'], {
             'VCPU': claims_base.Inventory(8),
             'MEMORY_MB': claims_base.Inventory(8192)})
-        self.loader.refresh(world.CONTEXT)
+        self.refresh()
 
         self.place(root_gb=5, **self.gpus(
             2, **{'trait1:CUSTOM_FAST': 'required'}))
@@ -129,7 +127,7 @@ class TestGroups(ProvidersCase):
         self.world.claims.set_inventory(
             self.world.providers['a1-gpu0'], {
                 'VGPU': claims_base.Inventory(2)})
-        self.loader.refresh(world.CONTEXT)
+        self.refresh()
 
         self.assertEqual([-2, 4], sorted(
             self.available(self.loader, 'a1', f'VGPU@{number}')
@@ -144,7 +142,7 @@ class TestGroups(ProvidersCase):
         self.assertIn('by 1 VGPU', str(error))
 
         self.world.claims.release([uuid])
-        self.loader.refresh(world.CONTEXT)
+        self.refresh()
         self.assertEqual([['a1']], schedulers.hosts(
             self.place(vcpus=1, **self.gpus(2, **fast))))
 
@@ -191,7 +189,7 @@ class TestGroups(ProvidersCase):
             'resources:VCPU': '0', 'resources:MEMORY_MB': '0'})
         self.place(uuids=[uuid], **wishes)
         placer, _ = self.world.placer(
-            first=mandatory_stages.destination_stages(schedulers.FOR_EVER_S))
+            first=schedulers.destinations())
 
         [[selection]] = self.place(
             uuids=[uuid], by=placer, instance_uuid=uuid, force_hosts=['a1'],

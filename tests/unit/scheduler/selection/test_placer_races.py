@@ -16,7 +16,6 @@ from cellsched import exception
 from cellsched.filters import all_hosts
 from cellsched.host_manager import manager
 from cellsched.scheduler.selection import claims
-from cellsched.scheduler.selection import selector
 from cellsched.testing import builders
 from tests import profile
 from tests.unit import base
@@ -46,9 +45,9 @@ class TestStaleTable(schedulers.PlacingTestCase):
 
     def setUp(self):
         super().setUp()
-        self.placer, self.loader = self.world.placer(kind=Loader)
+        self.restart(kind=Loader)
         self.consumers = self.fill(*self.hosts)
-        self.loader.refresh(world.CONTEXT)
+        self.refresh()
         self.world.clock.advance(1)
 
     def test_stale_table_is_read_again_before_a_refusal(self):
@@ -63,7 +62,7 @@ class TestStaleTable(schedulers.PlacingTestCase):
         self.assertEqual(2, self.loader.reads)
 
     def test_recently_read_table_is_not_read_again(self):
-        self.placer, self.loader = self.world.placer(1.0, kind=Loader)
+        self.restart(1.0, kind=Loader)
 
         self.assertRaises(exception.NoValidHost, self.place)
 
@@ -87,14 +86,6 @@ class TestStaleTable(schedulers.PlacingTestCase):
         self.loader.before = somebody_reads
 
         self.assertEqual([['b2']], schedulers.hosts(self.place()))
-
-    def test_refusal_takes_two_selections_and_a_single_diagnosis(self):
-        choose = self.patch(selector.Selector, 'choose')
-        diagnosis = self.patch(selector.Selector, 'diagnosis')
-
-        self.assertRaises(exception.NoValidHost, self.place)
-
-        self.assertEqual((2, 1), (choose.call_count, diagnosis.call_count))
 
     def test_reservation_before_the_last_selection_causes_no_refusal(self):
         made = self.loader.table
@@ -147,12 +138,6 @@ class TestStaleTable(schedulers.PlacingTestCase):
     def replace(self, owner, name, method):
         self.useFixture(fixtures.MockPatchObject(owner, name, method))
 
-    def patch(self, owner, name):
-        """Return a mock that calls the method in its place."""
-        return self.useFixture(fixtures.MockPatchObject(
-            owner, name, autospec=True, side_effect=getattr(owner, name)
-        )).mock
-
     def test_number_of_placed_instances_is_from_a_single_state(self):
         self.world.claims.release(self.consumers[:2])
 
@@ -196,23 +181,6 @@ class TestLane(schedulers.PlacingTestCase):
         self.assertEqual(2, len(set(decided)))
         self.assertEqual([1, 3], [
             len(batch) for batch in self.world.claims.batches])
-        self.assertTableIsRight(loader)
-
-    def test_decisions_continue_while_claims_are_awaited(self):
-        placer, loader = self.world.placer()
-        loader.refresh(world.CONTEXT)
-        one, other = samples.uuids(2)
-        with futures.ThreadPoolExecutor(1) as pool:
-            def ask_for_another():
-                found.append(pool.submit(
-                    self.place, by=placer, uuids=[other], vcpus=1
-                ).result(60))
-
-            found = []
-            self.world.claims.before = ask_for_another
-            found.append(self.place(by=placer, uuids=[one], vcpus=1))
-
-        self.assertEqual([1, 1], [len(each) for each in found])
         self.assertTableIsRight(loader)
 
     def test_request_behind_a_blocked_plugin_is_busy(self):
@@ -346,7 +314,7 @@ class TestConflict(schedulers.PlacingTestCase):
 
         self.assertEqual([['a2']], schedulers.hosts(self.place()))
         self.assertEqual(2, len(self.world.claims.batches))
-        self.loader.refresh(world.CONTEXT)
+        self.refresh()
         self.assertTableIsRight()
 
     def test_host_with_locked_rows_is_passed_over(self):
@@ -406,23 +374,6 @@ class TestConflict(schedulers.PlacingTestCase):
         self.assertEqual(0, error.kwargs['placed'])
         self.assertTableIsRight()
 
-    def test_simultaneous_repeat_gets_the_same_answer(self):
-        self.place(4)
-        again = []
-
-        def somebody_asks_again():
-            again.append(threads.submit(self.place, uuids=['last']))
-            # There is no room for it until the store has the first.
-            futures.wait(again, 0.2)
-
-        self.world.claims.before = somebody_asks_again
-        with futures.ThreadPoolExecutor() as threads:
-            first = self.place(uuids=['last'])
-
-        self.assertEqual([['b2']], schedulers.hosts(first))
-        self.assertEqual([['b2']], schedulers.hosts(again[0].result()))
-        self.assertTableIsRight()
-
     def test_single_attempt_tries_each_host(self):
         self.placer, _ = self.world.placer(attempts_max=1)
         self.world.claims.refuses = self.world.providers.values()
@@ -458,7 +409,7 @@ class TestPendingClaims(schedulers.PlacingTestCase):
     def setUp(self):
         super().setUp()
         self.fill('a3', 'b1', 'b2')
-        self.loader.refresh(world.CONTEXT)
+        self.refresh()
         self.threads = futures.ThreadPoolExecutor()
         self.addCleanup(self.threads.shutdown)
 
@@ -479,7 +430,7 @@ class TestPendingClaims(schedulers.PlacingTestCase):
 
         self.assertEqual([['a1']], schedulers.hosts(self.other.result()))
         self.assertEqual(4, self.used('a1'))
-        self.loader.refresh(world.CONTEXT)
+        self.refresh()
         self.assertTableIsRight()
 
     def test_capacity_of_a_failed_claim_is_available(self):
@@ -493,24 +444,14 @@ class TestPendingClaims(schedulers.PlacingTestCase):
         self.assertEqual([['a1']], schedulers.hosts(self.other.result()))
         self.assertTableIsRight()
 
-    def test_request_with_capacity_waits_for_no_claim(self):
-        def somebody_asks():
-            self.ask()
-            self.assertTrue(self.other.done())
-
-        self.world.claims.before = somebody_asks
-        self.place()
-
-        self.assertEqual([['a2']], schedulers.hosts(self.other.result()))
-
 
 class TestAlternatives(schedulers.PlacingTestCase):
     """A store that claims the first of several hosts with room."""
 
     def setUp(self):
         super().setUp()
-        self.placer, self.loader = self.world.placer()
-        self.loader.refresh(world.CONTEXT)
+        self.restart()
+        self.refresh()
         self.calls = []
         store = self.world.claims
         claim_any = type(store).claim_any
@@ -540,7 +481,7 @@ class TestAlternatives(schedulers.PlacingTestCase):
         [(_, _, decision)] = self.world.records
         [pick] = decision.picks
         self.assertEqual('a3', pick.first.host)
-        self.loader.refresh(world.CONTEXT)
+        self.refresh()
         self.assertTableIsRight()
 
     def test_host_of_another_cell_has_alternates_of_the_cell(self):
@@ -552,7 +493,7 @@ class TestAlternatives(schedulers.PlacingTestCase):
             each.service_host for each in (chosen, *others)])
         self.assertEqual({chosen.cell_uuid}, {
             each.cell_uuid for each in others})
-        self.loader.refresh(world.CONTEXT)
+        self.refresh()
         self.assertTableIsRight()
 
     def test_reservation_is_of_the_claimed_host(self):
@@ -584,7 +525,7 @@ class TestReason(schedulers.PlacingTestCase):
 
     def setUp(self):
         super().setUp()
-        self.loader.refresh(world.CONTEXT)
+        self.refresh()
         self.left = [*self.hosts]
 
     def win_a_race(self):
@@ -609,7 +550,7 @@ class TestReason(schedulers.PlacingTestCase):
         self.loader.reload([*self.world.providers.values()])
         self.left = ['a3', 'b1', 'b2']
         self.world.claims.before = self.win_a_race
-        self.placer, self.loader = self.world.placer(attempts_max=10)
+        self.restart(attempts_max=10)
 
         error = self.assertRaises(exception.NoValidHost, self.place)
 

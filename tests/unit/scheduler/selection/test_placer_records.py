@@ -3,10 +3,7 @@
 
 from cellsched import context
 from cellsched import exception
-from cellsched.scheduler.decision import mandatory_stages
-from cellsched.testing import builders
 from tests.unit.db import samples
-from tests.unit.hosts import world
 from tests.unit.scheduler import schedulers
 from tests.unit.scheduler import toys
 
@@ -19,16 +16,13 @@ class TestRecords(schedulers.PlacingTestCase):
         super().setUp()
         self.image = toys.Filter(None, rebuild=True)
         self.image.reason = 'is for other images'
-        self.placer, self.loader = self.world.placer(
-            filters=[self.image],
-            first=mandatory_stages.destination_stages(schedulers.FOR_EVER_S))
-        self.loader.refresh(world.CONTEXT)
+        self.restart(filters=[self.image], first=schedulers.destinations())
+        self.refresh()
         self.uuids = samples.uuids(2)
 
     def ask(self, uuids=None, error=None, **wishes):
         """Place a request; return what was kept of it."""
-        wishes = {'vcpus': 4, 'memory_mb': 1, 'root_gb': 0, **wishes}
-        asked = (context.RequestContext(), builders.request(**wishes),
+        asked = (context.RequestContext(), schedulers.request(**wishes),
                  uuids or self.uuids, 0)
         if error is None:
             self.placer.place(*asked)
@@ -116,11 +110,8 @@ class TestRecords(schedulers.PlacingTestCase):
         def late(hosts):
             self.world.clock.advance(2)
 
-        self.placer, self.loader = self.world.placer(
-            filters=[toys.Filter(late)], slow_plugin_s=1)
+        self.restart(filters=[toys.Filter(late)], slow_plugin_s=1)
 
-        self.placer.plan(
-            context.RequestContext(), builders.request(
-                vcpus=4, memory_mb=1, root_gb=0), self.uuids[:1], 1)
+        self.plan()
 
         self.assertIn('Filter Filter took 2.0 seconds', self.logs.output)

@@ -14,7 +14,6 @@ from cellsched.filters import instance_hints
 from cellsched.testing import builders
 from cellsched.testing import clock
 from tests.unit.db import samples
-from tests.unit.hosts import world
 from tests.unit.scheduler import schedulers
 
 DEADLINE_S = 600
@@ -50,7 +49,7 @@ class TestAtTheSameTime(schedulers.PlacingTestCase):
     def setUp(self):
         super().setUp()
         self.world.clock = Clock()
-        self.placer, self.loader = self.world.placer()
+        self.restart()
 
     def place_twice(self, first, second):
         """Place, and again before the store has what was placed."""
@@ -96,7 +95,7 @@ class TestOtherScheduler(schedulers.PlacingTestCase):
 
     def setUp(self):
         super().setUp()
-        self.placer, self.loader = self.world.placer(
+        self.restart(
             filters=[builders.plugin(instance_hints.DifferentHostFilter)])
         self.uuids = samples.uuids(1)
         self.reads = 0
@@ -191,8 +190,6 @@ class TestWithoutRoom(schedulers.PlacingTestCase):
             asked.append(consumers), held(consumers))[1]
 
         self.assertRaises(
-            exception.NoValidHost, other.place, world.CONTEXT,
-            builders.request(vcpus=4, memory_mb=1, root_gb=0),
-            samples.uuids(1), 0, claim=False)
+            exception.NoValidHost, self.place, by=other, claim=False)
 
         self.assertEqual([], asked)

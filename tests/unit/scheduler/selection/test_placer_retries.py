@@ -9,11 +9,9 @@ from cellsched import exception
 from cellsched.filters import server_group
 from cellsched import migrations
 from cellsched import objects
-from cellsched.scheduler.decision import mandatory_stages
 from cellsched.testing import builders
 from tests import profile
 from tests.unit.db import samples
-from tests.unit.hosts import world
 from tests.unit.scheduler import schedulers
 
 
@@ -24,13 +22,7 @@ def retry(*hosts):
             for host in hosts]))
 
 
-class RetryCase(schedulers.PlacingTestCase):
-
-    def setUp(self):
-        super().setUp()
-        self.placer, self.loader = self.world.placer(
-            first=mandatory_stages.destination_stages(schedulers.FOR_EVER_S))
-        self.uuids = samples.uuids(1)
+class RetryCase(schedulers.MovingTestCase):
 
     def host(self, *tried, by=None, vcpus=4, uuids=None, **wishes):
         """Return the host that a build gets after it failed on others."""
@@ -38,13 +30,6 @@ class RetryCase(schedulers.PlacingTestCase):
             uuids=uuids or self.uuids, by=by, vcpus=vcpus,
             retry=retry(*tried) if tried else None, **wishes)
         return chosen.service_host
-
-    def held(self):
-        """Return what the instance holds in its names, by host."""
-        hosts = {uuid: host for host, uuid in self.world.providers.items()}
-        return {name: (hosts[claim.provider], claim.resources['VCPU'])
-                for name, [claim] in self.world.claims.claims_of(
-                    migrations.consumers(self.uuids)).items()}
 
 
 class TestRetry(RetryCase):
@@ -101,7 +86,7 @@ class TestRetry(RetryCase):
     def test_late_scheduler_keeps_the_host_of_another_scheduler(self):
         self.host()
         other, _ = self.world.placer(
-            first=mandatory_stages.destination_stages(schedulers.FOR_EVER_S))
+            first=schedulers.destinations())
         transfer = self.world.claims.transfer
 
         def late(source, target):
@@ -137,8 +122,7 @@ class TestRetry(RetryCase):
     def test_repeated_retry_gets_the_same_answer(self):
         self.host()
         for by in (self.placer, self.world.placer(
-                first=mandatory_stages.destination_stages(
-                    schedulers.FOR_EVER_S))[0]):
+                first=schedulers.destinations())[0]):
             self.assertEqual('a2', self.host('a1', by=by))
 
             self.assertEqual({self.uuids[0]: ('a2', 4)}, self.held())
@@ -156,7 +140,7 @@ class TestRetry(RetryCase):
         self.assertEqual('a3', self.host('a1'))
 
         self.assertEqual({self.uuids[0]: ('a3', 4)}, self.held())
-        self.loader.refresh(world.CONTEXT)
+        self.refresh()
         self.assertTableIsRight()
 
     def test_forced_build_is_not_sent_to_a_tried_host(self):
@@ -166,18 +150,16 @@ class TestRetry(RetryCase):
             exception.NoValidHost, self.host, 'a1', force_hosts=['a1'])
 
     def test_caller_without_instances_gets_an_untried_host(self):
-        [[chosen]] = self.placer.place(
-            world.CONTEXT, builders.request(
-                vcpus=1, root_gb=0, memory_mb=1, retry=retry('a1')),
-            self.uuids, 0, claim=False)
+        [[chosen]] = self.place(
+            uuids=self.uuids, retry=retry('a1'), claim=False)
 
         self.assertEqual('a2', chosen.service_host)
 
     def test_group_member_may_use_the_tried_host_of_another(self):
-        self.placer, self.loader = self.world.placer(
+        self.restart(
             filters=[builders.plugin(
                 server_group.ServerGroupAntiAffinityFilter)],
-            first=mandatory_stages.destination_stages(schedulers.FOR_EVER_S))
+            first=schedulers.destinations())
         other = samples.uuids(1)
         group = {'policy': 'anti-affinity', 'members': [*self.uuids, *other]}
         self.host(group=group)

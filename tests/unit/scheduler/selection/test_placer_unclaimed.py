@@ -6,19 +6,15 @@ from cellsched.filters import instance_hints
 from cellsched.filters import server_group
 from cellsched.testing import builders
 from tests.unit.db import samples
-from tests.unit.hosts import world
 from tests.unit.scheduler import schedulers
-from tests.unit.scheduler import toys
 
 
 class TestUnclaimed(schedulers.PlacingTestCase):
 
     hosts = {'a1': 4, 'b1': 4}
 
-    def ask(self, count=1, **wishes):
-        return self.placer.place(
-            world.CONTEXT, builders.request(vcpus=2, memory_mb=1, **wishes),
-            samples.uuids(count), 0, claim=False)
+    def ask(self, count=1):
+        return self.place(count, vcpus=2, claim=False)
 
     def test_unclaimed_request_claims_no_resources(self):
         places = self.ask(3)
@@ -32,7 +28,7 @@ class TestUnclaimed(schedulers.PlacingTestCase):
 
         self.assertEqual([['b1']], schedulers.hosts(self.ask()))
         self.world.clock.advance(61)
-        self.loader.refresh(world.CONTEXT)
+        self.refresh()
         self.assertEqual([['a1']], schedulers.hosts(self.ask()))
 
     def test_refusal_follows_a_second_read(self):
@@ -45,7 +41,7 @@ class TestUnclaimed(schedulers.PlacingTestCase):
 
     def test_host_freed_since_the_last_read_is_found(self):
         consumers = self.fill('a1', 'b1')
-        self.loader.refresh(world.CONTEXT)
+        self.refresh()
         self.world.clock.advance(1)
         self.world.claims.release(consumers[1:])
 
@@ -55,10 +51,10 @@ class TestUnclaimed(schedulers.PlacingTestCase):
 class TestReports(schedulers.PlacingTestCase):
 
     def test_filters_use_instances_reported_by_hosts(self):
-        self.placer, self.loader = self.world.placer(
+        self.restart(
             filters=[builders.plugin(instance_hints.DifferentHostFilter)])
         [other] = samples.uuids(1)
-        self.loader.refresh(world.CONTEXT)
+        self.refresh()
         self.loader.tell_instances('a1', [other], complete=False)
 
         places = self.place(vcpus=1, hints={'different_host': [other]})
@@ -66,11 +62,11 @@ class TestReports(schedulers.PlacingTestCase):
         self.assertEqual([['a2']], schedulers.hosts(places))
 
     def test_claim_overrides_the_report_of_a_host(self):
-        self.placer, self.loader = self.world.placer(
+        self.restart(
             filters=[builders.plugin(instance_hints.DifferentHostFilter)])
         [other] = samples.uuids(1)
         self.world.claim('a2', 1, other)
-        self.loader.refresh(world.CONTEXT)
+        self.refresh()
         self.loader.tell_instances('a1', [other], complete=False)
 
         places = self.place(2, vcpus=4, hints={'different_host': [other]})
@@ -78,31 +74,13 @@ class TestReports(schedulers.PlacingTestCase):
         self.assertEqual([['a1'], ['a3']], schedulers.hosts(places))
 
     def test_own_reported_host_is_ignored_by_the_group_filter(self):
-        self.placer, self.loader = self.world.placer(filters=[
+        self.restart(filters=[
             builders.plugin(server_group.ServerGroupAntiAffinityFilter)])
         uuids = samples.uuids(1)
-        self.loader.refresh(world.CONTEXT)
+        self.refresh()
         self.loader.tell_instances('b1', uuids, complete=True)
 
         places = self.place(uuids=uuids, group={
             'policy': 'anti-affinity', 'members': uuids})
 
         self.assertEqual([['a1']], schedulers.hosts(places))
-
-
-class TestRepeated(schedulers.PlacingTestCase):
-
-    def test_answer_has_the_limits_again(self):
-        class Limiting(toys.Filter):
-
-            def limits(self, hosts, request):
-                return {'vcpu': hosts['vcpus_total'] * 2}
-
-        self.placer, self.loader = self.world.placer(
-            filters=[Limiting(None)])
-        uuids = samples.uuids(1)
-
-        answers = [self.place(uuids=uuids, vcpus=4) for _ in range(2)]
-
-        self.assertEqual([{'vcpu': 8}] * 2, [
-            chosen.limits.to_dict() for [[chosen]] in answers])

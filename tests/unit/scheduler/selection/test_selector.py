@@ -249,18 +249,6 @@ class TestChoosing(base.TestCase):
                          self.names(chosen.selections(1)))
         self.assertEqual([1, 0, 0, 0], self.hosts['num_instances'].tolist())
 
-    def test_placed_instance_has_limits_of_its_host(self):
-        class Limiting(toys.Filter):
-            def limits(self, hosts, request):
-                return {'vcpu': hosts['vcpus_total'] * 2}
-
-        chosen = self.selector([Limiting(None)])
-        chosen.choose('i', self.uuids[2], True)
-
-        [[selection]] = chosen.selections(0)
-
-        self.assertEqual({'vcpu': 8}, selection.limits.to_dict())
-
     def test_host_unsuitable_for_the_image_is_not_kept(self):
         image = toys.Filter([True, True, False, True], rebuild=True)
         chosen = self.selector([image])
@@ -321,13 +309,14 @@ class TestChoosing(base.TestCase):
             def limits(self, hosts, request):
                 return {'vcpu': hosts['vcpus_total'] * 2}
 
-        chosen = self.selector([Limiting(None)])
-        chosen.choose('i', None, True)
+        for placed in None, self.uuids[2]:
+            chosen = self.selector([Limiting(None)])
+            chosen.choose('i', placed, True)
 
-        [[first, other]] = chosen.selections(1)
+            [selections] = chosen.selections(1)
 
-        for each in (first, other):
-            self.assertEqual({'vcpu': 8}, each.limits.to_dict())
+            self.assertEqual([{'vcpu': 8}] * 2, [
+                each.limits.to_dict() for each in selections])
 
     def test_decision_has_the_chosen_hosts(self):
         chosen = self.selector([toys.Filter([True, True, False, True])])
