@@ -55,17 +55,13 @@ class TestNotifications(services.SchedulerTestCase):
 
 class TestShapes(services.SchedulerTestCase):
 
-    def hosts(self, **options):
-        return [[each.service_host for each in place]
-                for place in self.select(**options)]
-
-    def test_objects_with_alternates(self):
-        self.assertEqual(
-            [['host1', 'host2', 'host3']] * 2,
-            self.hosts(return_objects=True, return_alternates=True))
-
-    def test_objects_without_alternates(self):
-        self.assertEqual([['host1']] * 2, self.hosts(return_objects=True))
+    def test_objects_have_alternates_on_request(self):
+        for alternates, hosts in ((True, ['host1', 'host2', 'host3']),
+                                  (False, ['host1'])):
+            self.assertEqual([hosts] * 2, [
+                [each.service_host for each in place]
+                for place in self.select(
+                    return_objects=True, return_alternates=alternates)])
 
     def test_dicts_are_the_default(self):
         for options in ({}, {'return_alternates': True},

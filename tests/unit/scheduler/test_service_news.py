@@ -48,25 +48,21 @@ class TestNews(services.SchedulerTestCase):
             self.assertEqual(('aggregates', heard), self.received(
                 'update_aggregates', '4.1', aggregates=said))
 
-    def test_deleted_aggregate_is_passed_on(self):
-        self.assertEqual(('no aggregate', 3), self.received(
-            'delete_aggregate', '4.1', aggregate=aggregate(3)))
-
     def test_instances_of_a_host(self):
         for said in ([], [ID], MANY[1:]):
-            self.assertEqual(('instances', 'a', said, False), self.received(
-                'update_instance_info', '4.2', host_name='a',
-                instance_info=instances(*said)))
+            for complete, method, arguments in (
+                    (False, 'update_instance_info',
+                     {'instance_info': instances(*said)}),
+                    (True, 'sync_instance_info', {'instance_uuids': said})):
+                self.assertEqual(
+                    ('instances', 'a', said, complete), self.received(
+                        method, '4.2', host_name='a', **arguments))
 
-    def test_deleted_instance_is_passed_on(self):
+    def test_deletions_are_passed_on(self):
+        self.assertEqual(('no aggregate', 3), self.received(
+            'delete_aggregate', '4.1', aggregate=aggregate(3)))
         self.assertEqual(('no instance', 'a', ID), self.received(
             'delete_instance_info', '4.2', host_name='a', instance_uuid=ID))
-
-    def test_all_instances_of_a_host(self):
-        for said in ([], [ID], MANY[1:]):
-            self.assertEqual(('instances', 'a', said, True), self.received(
-                'sync_instance_info', '4.2', host_name='a',
-                instance_uuids=said))
 
 
 #: Looks at the log, each after 0.01 s.
@@ -97,72 +93,40 @@ class TestBadInput(services.SchedulerTestCase):
         self.assertLess(len(line), 500)
         self.assertTrue(self.driver.told.empty())
 
-    def test_aggregates_must_be_aggregates(self):
+    def test_invalid_aggregates_are_refused(self):
+        unnamed = objects.Aggregate(name='x')
         for bad in (None, 5, 'x', [], {}, [aggregate()], instances(),
                     objects.Flavor(id=1)):
             self.assertRefused(
                 'aggregates', 'update_aggregates', aggregates=bad)
             self.assertRefused(
                 'aggregate', 'delete_aggregate', aggregate=bad)
-
-    def test_aggregates_must_have_ids(self):
-        bad = objects.Aggregate(name='x')
+        for field, bad in (
+                ('aggregates.id', unnamed),
+                ('aggregates', objects.AggregateList(
+                    objects=[*map(aggregate, range(len(MANY)))])),
+                ('aggregates.hosts', aggregate(hosts=MANY))):
+            self.assertRefused(field, 'update_aggregates', aggregates=bad)
         self.assertRefused(
-            'aggregates.id', 'update_aggregates', aggregates=bad)
-        self.assertRefused('aggregate.id', 'delete_aggregate', aggregate=bad)
+            'aggregate.id', 'delete_aggregate', aggregate=unnamed)
 
-    def test_number_and_size_of_aggregates_are_bounded(self):
-        self.assertRefused(
-            'aggregates', 'update_aggregates',
-            aggregates=objects.AggregateList(
-                objects=[*map(aggregate, range(len(MANY)))]))
-        self.assertRefused('aggregates.hosts', 'update_aggregates',
-                           aggregates=aggregate(hosts=MANY))
-
-    def test_host_must_have_a_name(self):
-        for bad in NO_HOSTS:
-            self.assertRefused(
-                'host_name', 'update_instance_info', host_name=bad,
-                instance_info=instances(ID))
-            self.assertRefused(
-                'host_name', 'delete_instance_info', host_name=bad,
-                instance_uuid=ID)
-            self.assertRefused(
-                'host_name', 'sync_instance_info', host_name=bad,
-                instance_uuids=[ID])
-
-    def test_instances_must_be_an_instance_list(self):
-        for bad in (None, 5, 'x', [], [ID], {}, instances(ID).objects[0]):
-            self.assertRefused(
-                'instance_info', 'update_instance_info', host_name='a',
-                instance_info=bad)
-
-    def test_instances_must_have_uuids(self):
+    def test_invalid_instances_are_refused(self):
         unnamed = objects.InstanceList(objects=[objects.Instance(vcpus=1)])
-        self.assertRefused(
-            'instance_info', 'update_instance_info', host_name='a',
-            instance_info=unnamed)
-        for bad in NO_IDS:
-            self.assertRefused(
-                'instance_uuid', 'delete_instance_info', host_name='a',
-                instance_uuid=bad)
-            self.assertRefused(
-                'instance_uuids', 'sync_instance_info', host_name='a',
-                instance_uuids=[ID, bad])
-
-    def test_uuids_must_be_a_list(self):
-        for bad in (None, 5, ID, {}, {ID: ID}):
-            self.assertRefused(
-                'instance_uuids', 'sync_instance_info', host_name='a',
-                instance_uuids=bad)
-
-    def test_number_of_instances_is_bounded(self):
-        self.assertRefused(
-            'instance_info', 'update_instance_info', host_name='a',
-            instance_info=instances(*MANY))
-        self.assertRefused(
-            'instance_uuids', 'sync_instance_info', host_name='a',
-            instance_uuids=MANY)
+        for method, good, bad in (
+                ('update_instance_info', {'instance_info': instances(ID)},
+                 (None, 5, 'x', [], [ID], {}, instances(ID).objects[0],
+                  unnamed, instances(*MANY))),
+                ('delete_instance_info', {'instance_uuid': ID}, NO_IDS),
+                ('sync_instance_info', {'instance_uuids': [ID]},
+                 (None, 5, ID, {}, {ID: ID}, MANY,
+                  *([ID, each] for each in NO_IDS)))):
+            [field] = good
+            for value in bad:
+                self.assertRefused(
+                    field, method, host_name='a', **{field: value})
+            for host in NO_HOSTS:
+                self.assertRefused(
+                    'host_name', method, host_name=host, **good)
 
     def test_missing_and_unknown_arguments_are_refused(self):
         self.assertRefused('instance_uuids', 'sync_instance_info',

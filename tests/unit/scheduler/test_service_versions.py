@@ -51,52 +51,37 @@ class TestVersions(VersionsTestCase):
             self.assertEqual(('p', ['h']),
                              (request.project_id, request.ignore_hosts))
 
-    def test_request_as_a_single_dict_is_accepted(self):
-        self.assertAnswered(1, 3, False, self.ask(
-            '4.0', request_spec={'instance_type': FLAVOR}))
-
-    def test_dicts_with_instances_are_claimed(self):
-        _, uuids = self.assertAnswered(2, 3, True, self.ask(
-            request_spec={'instance_type': FLAVOR}, filter_properties={},
-            instance_uuids=self.uuids))
-        self.assertEqual(self.uuids, uuids)
-
-    def test_spec_counts_more_than_dicts(self):
-        self.assertAnswered(1, 7, False, self.ask(
-            request_spec={'instance_type': FLAVOR}, filter_properties=5,
-            spec_obj=builders.request(vcpus=7)))
-
-    def test_request_without_instances_uses_its_number(self):
-        self.assertAnswered(services.INSTANCES_MAX, 7, False, self.ask(
-            '4.3', spec_obj=builders.request(
-                vcpus=7, num_instances=services.INSTANCES_MAX)))
-
-    def test_request_without_a_number_is_for_a_single_instance(self):
-        self.assertAnswered(1, 1, False, self.ask(
-            '4.3', spec_obj=objects.RequestSpec(flavor=samples.flavor())))
-
-    def test_null_instances_equal_missing_instances(self):
-        self.assertAnswered(1, 7, False, self.ask(
-            spec_obj=builders.request(vcpus=7), instance_uuids=None))
-
-    def test_instances_are_claimed(self):
-        _, uuids = self.assertAnswered(2, 7, True, self.ask(
-            '4.4', spec_obj=builders.request(vcpus=7, num_instances=9),
-            instance_uuids=self.uuids))
-        self.assertEqual(self.uuids, uuids)
-
-    def test_objects_are_returned_on_request(self):
-        for flags, count in (((True, True), 3), ((True, False), 1)):
-            answer = self.ask(
-                spec_obj=builders.request(), instance_uuids=self.uuids,
-                return_objects=flags[0], return_alternates=flags[1])
-            self.assertEqual([count] * 2, [*map(len, answer)])
-            self.assertIsInstance(answer[0][0], objects.Selection)
-
-    def test_alternates_are_returned_only_with_objects(self):
-        self.assertAnswered(2, 1, True, self.ask(
-            spec_obj=builders.request(), instance_uuids=self.uuids,
-            return_objects=False, return_alternates=True))
+    def test_requests_of_each_form_are_answered(self):
+        spec, dicts = builders.request(vcpus=7), {'instance_type': FLAVOR}
+        most = services.INSTANCES_MAX
+        for version, count, vcpus, claim, arguments in (
+                ('4.0', 1, 3, False, {'request_spec': dicts}),
+                # Named instances are claimed.
+                ('4.5', 2, 3, True, {
+                    'request_spec': dicts, 'filter_properties': {},
+                    'instance_uuids': self.uuids}),
+                ('4.4', 2, 7, True, {
+                    'spec_obj': builders.request(vcpus=7, num_instances=9),
+                    'instance_uuids': self.uuids}),
+                ('4.5', 2, 7, True, {
+                    'spec_obj': spec, 'instance_uuids': self.uuids,
+                    'return_objects': False, 'return_alternates': True}),
+                # The object counts more than the dicts.
+                ('4.5', 1, 7, False, {
+                    'request_spec': dicts, 'filter_properties': 5,
+                    'spec_obj': spec}),
+                ('4.3', most, 7, False, {'spec_obj': builders.request(
+                    vcpus=7, num_instances=most)}),
+                ('4.3', 1, 1, False, {'spec_obj': objects.RequestSpec(
+                    flavor=samples.flavor())}),
+                ('4.5', 1, 7, False, {
+                    'spec_obj': spec, 'instance_uuids': None})):
+            with self.subTest(version=version, arguments=arguments):
+                self.driver.asked, self.driver.claims = [], []
+                _, uuids = self.assertAnswered(
+                    count, vcpus, claim, self.ask(version, **arguments))
+                if claim:
+                    self.assertEqual(self.uuids, uuids)
 
     def test_newer_versions_are_refused(self):
         for version in ('4.6', '5.0', '3.0', '99.0'):

@@ -193,24 +193,6 @@ class TestPlugins(base.TestCase):
         self.assertEqual(2, len(pipeline.Pipeline([serving], []).candidates(
             builders.hosts(2), request)))
 
-    def test_weighers_receive_the_request(self):
-        asked = []
-
-        class Weigher(toys.Weigher):
-
-            def applies(self, request):
-                asked.append(request)
-                return True
-
-            def score(self, hosts, request):
-                asked.append(request)
-
-        hosts, request = builders.hosts(2), builders.request()
-        decision = pipeline.Pipeline([], [Weigher(None)])
-        decision.weigh(request, decision.candidates(hosts, request))
-
-        self.assertEqual([request] * 2, asked)
-
     def test_hints_are_collected_from_all_filters(self):
         decision = pipeline.Pipeline(
             [toys.Filter([], hints=['a']), toys.Filter([], hints=['b', 'a'])],

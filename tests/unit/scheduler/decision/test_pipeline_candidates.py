@@ -84,22 +84,17 @@ class TestRejections(base.TestCase):
         self.assertEqual(pipeline.Nearest(1, 0.5, 'GB'), rejection.nearest)
 
     def test_freed_host_is_not_counted_as_a_miss(self):
-        hosts = builders.hosts(available={'MEMORY_MB': [500]})
-        passed = found(hosts, capacity.Capacity('MEMORY_MB', 512))
-        hosts.take(0, {'MEMORY_MB': -8000})
+        for available, freed, nearest in (
+                ([500], 8000, None),
+                ([500, 400], 12, pipeline.Nearest(1, 112, 'MB'))):
+            hosts = builders.hosts(available={'MEMORY_MB': available})
+            passed = found(hosts, capacity.Capacity('MEMORY_MB', 512))
+            hosts.take(0, {'MEMORY_MB': -freed})
 
-        (rejection,) = passed.rejections(builders.request())
+            (rejection,) = passed.rejections(builders.request())
 
-        self.assertEqual((1, None), (rejection.hosts, rejection.nearest))
-
-    def test_host_freed_to_the_exact_demand_is_not_counted_as_a_miss(self):
-        hosts = builders.hosts(available={'MEMORY_MB': [500, 400]})
-        passed = found(hosts, capacity.Capacity('MEMORY_MB', 512))
-        hosts.take(0, {'MEMORY_MB': -12})
-
-        (rejection,) = passed.rejections(builders.request())
-
-        self.assertEqual(pipeline.Nearest(1, 112, 'MB'), rejection.nearest)
+            self.assertEqual((len(available), nearest),
+                             (rejection.hosts, rejection.nearest))
 
     def test_shortfall_receives_the_request_and_is_timed(self):
         clock = FakeClock()
@@ -135,20 +130,11 @@ class TestRejections(base.TestCase):
         self.assertEqual([[2, 3], [0]],
                          [each.rows.tolist() for each in rejections])
 
-    def test_failing_reasons_name_the_plugin(self):
-        stage = toys.Filter([False])
-        stage.reasons = toys.fail
+    def test_failing_explanation_names_the_plugin(self):
+        for name in 'reasons', 'shortfall':
+            stage = toys.Filter([False])
+            setattr(stage, name, toys.fail)
 
-        self.assertEqual('Filter', self.assertRaises(
-            exception.PluginFailed, self.rejections, builders.hosts(1),
-            stage).plugin)
-
-    def test_failing_shortfall_names_the_plugin(self):
-        stage = toys.Filter([False])
-        stage.shortfall = toys.fail
-
-        error = self.assertRaises(
-            exception.PluginFailed, self.rejections, builders.hosts(1),
-            stage)
-
-        self.assertEqual('Filter', error.plugin)
+            self.assertEqual('Filter', self.assertRaises(
+                exception.PluginFailed, self.rejections, builders.hosts(1),
+                stage).plugin)

@@ -7,7 +7,6 @@ import numpy as np
 
 from cellsched.scheduler.decision import pipeline
 from cellsched.testing import builders
-from cellsched.testing.clock import FakeClock
 from tests.unit import base
 from tests.unit.scheduler import toys
 
@@ -68,15 +67,6 @@ class TestThrough(base.TestCase):
             [(step.entered, step.left, step.rejected.tolist())
              for step in left.steps])
         self.assertEqual(stages, [step.stage for step in left.steps])
-
-    def test_stages_are_called_on_behalf_of_the_decision(self):
-        clock = FakeClock()
-        calls = pipeline.PluginCalls(clock.monotonic)
-        slow = toys.Filter(lambda hosts: clock.advance(2.0))
-
-        everyone(2).through([slow], builders.request(), calls)
-
-        self.assertEqual({slow: 2.0}, calls.seconds)
 
     def test_no_filter_runs_without_hosts(self):
         never = toys.Filter(toys.fail)

@@ -101,27 +101,6 @@ class TestAsk(base.TestCase):
             toys.Filter([]), fail)
 
 
-class TestLocated(base.TestCase):
-
-    def test_located_instances_are_of_applicable_plugins(self):
-        class Weigher(toys.Weigher):
-
-            def applies(self, request):
-                return request is wanted
-
-            def located(self, request):
-                return [request.flavor.name]
-
-        wanted, calls = builders.request(), pipeline.PluginCalls()
-        plugins = [Weigher([]), toys.Filter([], located=['a', 'b']),
-                   toys.Filter([], located=['c'], applies=False)]
-
-        self.assertEqual({wanted.flavor.name, 'a', 'b'},
-                         calls.located(plugins, wanted))
-        self.assertEqual({'a', 'b'},
-                         calls.located(plugins, builders.request()))
-
-
 class TestMask(base.TestCase):
 
     def ask(self, answer):
@@ -138,19 +117,6 @@ class TestMask(base.TestCase):
             error = self.assertRaises(
                 exception.PluginFailed, self.ask, lambda hosts: answer)
             self.assertEqual('Filter', error.plugin)
-
-    def test_filter_receives_the_hosts_and_the_request(self):
-        asked = []
-
-        class Filter(toys.Filter):
-
-            def keep(self, hosts, request):
-                asked.append((hosts, request))
-
-        hosts, request = builders.hosts(2), builders.request()
-        pipeline.PluginCalls().mask(Filter(None), hosts, request)
-
-        self.assertEqual([(hosts, request)], asked)
 
     def test_none_keeps_all_hosts(self):
         self.assertIsNone(self.ask(None))

@@ -290,18 +290,17 @@ class TestShortfall(base.TestCase):
             stages, found).rejections(request)
         return rejection.nearest
 
-    def test_shortfall_is_of_the_class_missing_on_the_nearest_host(self):
-        self.assertEqual(
-            pipeline.Nearest(1, 1, 'CUSTOM_B'), self.nearest(
-                [Provider(), Provider((1, 4))],
-                [Provider(), Provider((9, 3))],
-                [Provider(), Provider((2, 2)), Provider((9, 0))]))
-
-    def test_shortfall_is_a_provider_if_no_provider_has_all_classes(self):
-        self.assertEqual(
-            pipeline.Nearest(2, 1, 'provider'), self.nearest(
-                [Provider(), Provider((2, 0)), Provider((0, 4))],
-                [Provider(), Provider((1, 4))]))
+    def test_shortfall_is_the_least_of_a_class_or_a_provider(self):
+        for nearest, hosts in (
+                (pipeline.Nearest(1, 1, 'CUSTOM_B'), (
+                    [Provider(), Provider((1, 4))],
+                    [Provider(), Provider((9, 3))],
+                    [Provider(), Provider((2, 2)), Provider((9, 0))])),
+                # No provider has both classes.
+                (pipeline.Nearest(2, 1, 'provider'), (
+                    [Provider(), Provider((2, 0)), Provider((0, 4))],
+                    [Provider(), Provider((1, 4))]))):
+            self.assertEqual(nearest, self.nearest(*hosts))
 
 
 class TestMany(base.TestCase):
