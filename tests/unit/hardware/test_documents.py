@@ -195,15 +195,6 @@ class DevicesTest(unittest.TestCase):
                 self.assertEqual(requests, documents.device_requests(_read(
                     documents.written_requests(requests))))
 
-    def test_document_keeps_the_pools(self):
-        for case in cases.of_kind('pci'):
-            pools = cases.pools(case)
-            if pools is None:
-                continue
-            with self.subTest(case['name']):
-                self.assertEqual(pools, documents.device_pools(_read(
-                    documents.written_pools(pools))))
-
     def test_requests_of_all_forms(self):
         # The fields of version 1.0; 1.1 adds request_id, 1.2 numa_policy.
         fields = {'count': 2, 'spec': [{'vendor_id': '8086'}],

@@ -6,7 +6,6 @@ import dataclasses
 import sqlalchemy as sa
 
 from cellsched.db.api import aggregates
-from cellsched.db.cell import compute_nodes
 from cellsched.db.cell import models
 from cellsched.db.cell import services
 from cellsched.hosts import columns
@@ -171,16 +170,6 @@ class TestCells(loading.LoaderTestCase):
 
 
 class TestMapping(loading.LoaderTestCase):
-
-    def test_unmapped_hosts_are_mapped(self):
-        self.refresh()
-
-        self.assertEqual({'a1': 'cell1', 'b1': 'cell2'},
-                         self.world.mapped('a1', 'b1'))
-        for cell in ('cell1', 'cell2'):
-            with self.world.writer(cell) as connection:
-                self.assertEqual(
-                    [], compute_nodes.list_unmapped(connection))
 
     def test_read_only_cell_is_silent_and_other_cells_are_read(self):
         cell = self.world.cells['cell1']

@@ -34,21 +34,6 @@ class TestReading(loading.LoaderTestCase):
         # The cells, the token of the aggregates, and that of the mappings.
         self.assertEqual(3, len(above))
 
-    def test_only_the_changed_host_is_read(self):
-        for number in range(2, 6):
-            self.world.add_host('cell1', f'a{number}')
-        self.refresh()
-        self.save('cell1', 'a3', vcpus=3)
-        # Of these the feed knows nothing.
-        for host in ('a1', 'a2', 'a4', 'a5'):
-            self.change('cell1', models.compute_nodes, host, vcpus=5)
-
-        self.refresh()
-
-        self.assertEqual([8, 8, 3, 8, 8], [
-            self.value(f'a{number}', 'vcpus_total')
-            for number in range(1, 6)])
-
 
 class TestFullReading(loading.LoaderTestCase):
     """What others write is seen when everything is read."""
@@ -72,21 +57,6 @@ class TestFullReading(loading.LoaderTestCase):
 
     def vcpus(self):
         return [self.value(host, 'vcpus_total') for host in ('a1', 'b1')]
-
-    def test_hosts_added_and_removed_outside_are_read(self):
-        self.world.add_host('cell1', 'a2')
-        with self.world.writer('cell1') as connection:
-            for table in (models.compute_nodes, models.services):
-                connection.execute(sa.update(table).values(
-                    lane=None, position=None))
-                connection.execute(sa.update(table).where(
-                    table.c.host == 'a1').values(deleted=table.c.id))
-
-        self.world.clock.advance(100)
-        self.refresh()
-
-        self.assertEqual(['a2', 'b1'], self.names())
-        self.assertEqual(8, self.available('a2'))
 
     def test_full_read_is_repeated_after_its_interval(self):
         self.world.clock.advance(100)

@@ -21,6 +21,9 @@ class TestFind(base.TestCase):
 
     def setUp(self):
         super().setUp()
+        self.begin()
+
+    def begin(self):
         self.table = table.HostTable(columns.STANDARD, cell_health.Cells())
         self.count = 0
 
@@ -43,58 +46,39 @@ class TestFind(base.TestCase):
     def found(self):
         return mass_outage.find(self.table, NOW, LIMITS)
 
-    def test_hosts_in_state_up_are_no_outage(self):
-        self.hosts('a', 20)
-        self.hosts('b', 20)
+    def test_most_hosts_of_several_cells_are_an_outage(self):
+        for expected, hosts in (
+                ((36, 40, 2), {'a': [(18, GONE_S)],
+                               'b': [(18, GONE_S), (4, 0.0)]}),
+                # Clocks that are ahead.
+                ((36, 36, 2), {'a': [(18, -600.0)], 'b': [(18, -600.0)]}),
+                (None, {}), (None, {'a': [(20, 0.0)], 'b': [(20, 0.0)]}),
+                (None, {'a': [(18, GONE_S)],
+                        'b': [(17, GONE_S), (4, 0.0)]})):
+            with self.subTest(hosts=hosts):
+                self.begin()
+                for cell, groups in hosts.items():
+                    for count, silent_s in groups:
+                        self.hosts(cell, count, silent_s)
 
-        self.assertIsNone(self.found())
+                self.assertEqual(
+                    expected and mass_outage.MassOutage(*expected),
+                    self.found())
 
-    def test_table_without_hosts_has_no_outage(self):
-        self.assertIsNone(self.found())
+    def test_deaths_in_answering_cells_are_no_outage(self):
+        for dead, alive, last_s in (
+                ({'a': 5, 'b': 4}, 0, 0.0), ({'a': 98}, 2, 0.0),
+                # A cell dies with its database.
+                ({'a': 98}, 2, GONE_S)):
+            with self.subTest(dead=dead, last_s=last_s):
+                self.begin()
+                for cell, count in dead.items():
+                    self.hosts(cell, count, GONE_S)
+                self.hosts('b', alive)
+                self.heard('a', last_s=last_s)
+                self.heard('b')
 
-    def test_nearly_all_hosts_of_several_cells(self):
-        self.hosts('a', 18, GONE_S)
-        self.hosts('b', 18, GONE_S)
-        self.hosts('b', 4)
-
-        self.assertEqual(mass_outage.MassOutage(36, 40, 2), self.found())
-
-    def test_few_dead_hosts_are_no_outage(self):
-        self.hosts('a', 18, GONE_S)
-        self.hosts('b', 17, GONE_S)
-        self.hosts('b', 4)
-
-        self.assertIsNone(self.found())
-
-    def test_few_hosts_may_die_together(self):
-        self.hosts('a', 5, GONE_S)
-        self.hosts('b', 4, GONE_S)
-        self.heard('a')
-        self.heard('b')
-
-        self.assertIsNone(self.found())
-
-    def test_cell_may_die_as_a_whole(self):
-        self.hosts('a', 98, GONE_S)
-        self.hosts('b', 2)
-        for cell in 'ab':
-            self.heard(cell)
-
-        self.assertIsNone(self.found())
-
-    def test_cell_may_die_with_its_database(self):
-        self.hosts('a', 98, GONE_S)
-        self.hosts('b', 2)
-        self.heard('a', last_s=GONE_S)
-        self.heard('b')
-
-        self.assertIsNone(self.found())
-
-    def test_hosts_with_clocks_ahead_are_an_outage(self):
-        self.hosts('a', 18, -600.0)
-        self.hosts('b', 18, -600.0)
-
-        self.assertEqual(mass_outage.MassOutage(36, 36, 2), self.found())
+                self.assertIsNone(self.found())
 
     def test_host_down_for_long_does_not_count(self):
         self.hosts('a', 500, mass_outage.RECENT * LIMITS.down_s + 1)
@@ -114,7 +98,7 @@ class TestFind(base.TestCase):
     def test_scheduler_without_reports_is_uncertain(self):
         """However long that is so, and however few hosts there are."""
         for silent_s in (40.0, 100_000.0):
-            self.table = table.HostTable(columns.STANDARD, cell_health.Cells())
+            self.begin()
             self.hosts('a', 2, silent_s + 5)
             self.heard('a', last_s=silent_s, since_s=silent_s + 3600)
 

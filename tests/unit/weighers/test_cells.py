@@ -14,7 +14,6 @@ from cellsched.testing.suite import weighers
 from cellsched.weighers import cells
 from cellsched.weighers import resources
 from tests.unit import base
-from tests.unit import strategies
 
 
 CELLS = [f'30000000-0000-4000-8000-{number:012}' for number in range(3)]
@@ -58,22 +57,6 @@ class TestCrossCellWeigher(weighers.WeigherSuite, base.TestCase):
         plugin = builders.plugin(self.plugin)
 
         self.assertEqual(1000000.0, plugin.multiplier(builders.hosts()))
-
-    @hypothesis.given(
-        hosts=strategies.hosts(cell=st.sampled_from(CELLS)),
-        cell=st.sampled_from(CELLS) | st.none(), allowed=st.booleans())
-    def test_column_score_equals_row_scores(self, hosts, cell, allowed):
-        request = move(cell, allow_cross_cell_move=allowed)
-
-        def weigh(host, _):
-            if cell is None or not allowed:
-                return 0
-            return 1 if host.cell_uuid == cell else -1
-
-        self.assertEqual(
-            strategies.scored_by_rows(weigh, hosts, request),
-            strategies.scored_by_columns(
-                builders.plugin(self.plugin), hosts, request))
 
 
 FAILING = ('one', 'two', 'three')
@@ -181,17 +164,3 @@ class TestCellFreeWeigher(weighers.WeigherSuite, base.TestCase):
 
     def test_overcommitted_cell_counts_as_full(self):
         self.assertEqual((0, None), (self.plugin.minval, self.plugin.maxval))
-
-    @hypothesis.given(hosts=strategies.hosts())
-    def test_column_score_equals_row_scores(self, hosts):
-        by_cell = {}
-        strategies.scored_by_rows(
-            lambda host, _: by_cell.setdefault(host.cell, []).append(host)
-            or 0, hosts, None)
-
-        np.testing.assert_allclose(
-            strategies.scored_by_rows(
-                lambda host, _: free_share(by_cell[host.cell]), hosts, None),
-            strategies.scored_by_columns(
-                builders.plugin(self.plugin), hosts, builders.request()),
-            rtol=1e-12)

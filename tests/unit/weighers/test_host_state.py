@@ -1,12 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-import hypothesis
-
 from cellsched.testing import builders
 from cellsched.testing.suite import weighers
 from cellsched.weighers import host_state
 from tests.unit import base
-from tests.unit import strategies
 
 
 class TestBuildFailureWeigher(weighers.WeigherSuite, base.TestCase):
@@ -35,14 +32,6 @@ class TestBuildFailureWeigher(weighers.WeigherSuite, base.TestCase):
         self.assertEqual([-1000000, -7, -3, -3, -1000000],
                          multiplier.tolist())
 
-    @hypothesis.given(hosts=strategies.hosts())
-    def test_column_score_equals_row_scores(self, hosts):
-        plugin, request = builders.plugin(self.plugin), builders.request()
-        self.assertEqual(
-            strategies.scored_by_rows(
-                lambda host, _: host.failed_builds, hosts, request),
-            strategies.scored_by_columns(plugin, hosts, request))
-
 
 class TestHypervisorVersionWeigher(weighers.WeigherSuite, base.TestCase):
 
@@ -58,14 +47,6 @@ class TestHypervisorVersionWeigher(weighers.WeigherSuite, base.TestCase):
 
         self.assertEqual(1.0, plugin.multiplier(builders.hosts()))
 
-    @hypothesis.given(hosts=strategies.hosts())
-    def test_column_score_equals_row_scores(self, hosts):
-        plugin, request = builders.plugin(self.plugin), builders.request()
-        self.assertEqual(
-            strategies.scored_by_rows(
-                lambda host, _: host.hypervisor_version, hosts, request),
-            strategies.scored_by_columns(plugin, hosts, request))
-
 
 class TestIoOpsWeigher(weighers.WeigherSuite, base.TestCase):
 
@@ -80,14 +61,6 @@ class TestIoOpsWeigher(weighers.WeigherSuite, base.TestCase):
         self.assertEqual(-1.0, plugin.multiplier(builders.hosts()))
         self.assertEqual((0, None), (plugin.minval, plugin.maxval))
 
-    @hypothesis.given(hosts=strategies.hosts())
-    def test_column_score_equals_row_scores(self, hosts):
-        plugin, request = builders.plugin(self.plugin), builders.request()
-        self.assertEqual(
-            strategies.scored_by_rows(
-                lambda host, _: host.num_io_ops, hosts, request),
-            strategies.scored_by_columns(plugin, hosts, request))
-
 
 class TestNumInstancesWeigher(weighers.WeigherSuite, base.TestCase):
 
@@ -100,11 +73,3 @@ class TestNumInstancesWeigher(weighers.WeigherSuite, base.TestCase):
         plugin = builders.plugin(self.plugin)
 
         self.assertEqual(0.0, plugin.multiplier(builders.hosts()))
-
-    @hypothesis.given(hosts=strategies.hosts())
-    def test_column_score_equals_row_scores(self, hosts):
-        plugin, request = builders.plugin(self.plugin), builders.request()
-        self.assertEqual(
-            strategies.scored_by_rows(
-                lambda host, _: host.num_instances, hosts, request),
-            strategies.scored_by_columns(plugin, hosts, request))

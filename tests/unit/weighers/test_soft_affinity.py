@@ -1,9 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """ServerGroupSoftAffinityWeigher and its opposite."""
 
-import hypothesis
-from hypothesis import strategies as st
-
 from cellsched import objects
 from cellsched.testing import builders
 from cellsched.testing.suite import weighers
@@ -12,10 +9,6 @@ from tests.unit import base
 from tests.unit import strategies
 
 FIRST, SECOND, THIRD, OTHER = strategies.UUIDS[:4]
-
-GROUPS = st.none() | st.fixed_dictionaries({
-    'policy': st.sampled_from(objects.requests.POLICIES) | st.none(),
-    'members': st.lists(st.sampled_from(strategies.UUIDS))})
 
 
 class SoftCases:
@@ -82,25 +75,3 @@ class TestServerGroupSoftAntiAffinityWeigher(
 
     plugin = soft_affinity.ServerGroupSoftAntiAffinityWeigher
     sign = -1
-
-
-class TestRows(base.TestCase):
-
-    @hypothesis.given(
-        hosts=strategies.hosts(), group=GROUPS, kind=st.sampled_from([
-            (soft_affinity.ServerGroupSoftAffinityWeigher, 1),
-            (soft_affinity.ServerGroupSoftAntiAffinityWeigher, -1)]))
-    def test_column_score_equals_row_scores(self, hosts, group, kind):
-        plugin, sign = kind
-        request = builders.request(**({'group': group} if group else {}))
-
-        def weigh(host, _):
-            if not group or group['policy'] != plugin.policy:
-                return 0
-            return sign * sum(
-                uuid in host.instances for uuid in set(group['members']))
-
-        self.assertEqual(
-            strategies.scored_by_rows(weigh, hosts, request),
-            strategies.scored_by_columns(
-                builders.plugin(plugin), hosts, request))
