@@ -9,12 +9,12 @@ from cellsched.claims import base as claims
 from cellsched.claims import placement
 from cellsched.claims.placement import guards
 from cellsched.claims.placement import messages
-from cellsched.claims import remote
 from cellsched import exception
 from cellsched.simulator import engine
 from cellsched.simulator.servers import placement as servers
 from tests import profile
 from tests.unit import base
+from tests.unit.claims import faults
 
 PROVIDERS = [f'aaaaaaaa-0000-4000-8000-{number:012}' for number in range(3)]
 UNKNOWN = 'aaaaaaaa-0000-4000-8000-999999999999'
@@ -32,22 +32,16 @@ LONG_TIMEOUT_S = 20
 LATE_S = 1.5
 
 
-class World(engine.Interleaver):
-    """A run of several clients, one step of one of them at a time.
+class World(faults.World):
+    """A run of several clients of a Placement.
 
-    :param chance: what a fault's chance is, by its name
     :param slowness: how many times longer late requests take
     """
 
     def __init__(self, seed, chance, slowness=1):
-        super().__init__(self.decide)
+        super().__init__(seed, servers.PlacementModel(), chance)
         self.late_s = slowness * LATE_S
-        self.random = random.Random(seed)
-        self.chance = chance
-        self.server = servers.PlacementModel()
-        self.late = []
-        self.activities = []
-        self.errors = []
+        self.checks.append(self.check_capacity)
         for provider in PROVIDERS:
             self.answer('POST', '/resource_providers', {
                 'uuid': provider, 'name': provider})
@@ -58,68 +52,25 @@ class World(engine.Interleaver):
     def answer(self, *request):
         return self.server.answer(messages.PlacementRequest(*request))
 
-    def start(self, name, function):
-        def run():
-            try:
-                function()
-            except Exception as exc:
-                self.errors.append(exc)
-        self.activities.append(engine.Process(run, name))
+    def begin(self, request):
+        return self.server.begin(request)
 
-    def decide(self, current):
-        remaining = [each for each in self.activities if not each.dead]
-        while remaining:
-            while self.late and (self.late[0][0] <= self.now
-                                 or self.random.random() < 0.05):
-                self.finish(self.late.pop(0)[1])
-            ready = [each for each in remaining if each.ready_at <= self.now]
-            if ready:
-                return self.random.choice(ready)
-            self.now = min(each.ready_at for each in remaining)
-        return None
+    def execute(self, begun):
+        return self.server.finish(begun)
 
-    def finish(self, begun):
-        answer = self.server.finish(begun)
+    def check_capacity(self):
         used = collections.Counter()
         for (_, provider, _), amount in self.server.rows.items():
             used[provider] += amount
         for provider in PROVIDERS:
             assert used[provider] <= ROOM, f'{used[provider]} of {ROOM} taken'
-        return answer
-
-    def has(self, fault):
-        return self.random.random() < self.chance.get(fault, 0)
 
     def send(self, request):
-        """Send a request, perhaps with a fault on the way."""
-        self.pause()
-        if self.has('refused'):
-            raise remote.NotSent('refused')
-        if self.has('lost'):
-            raise remote.OutcomeUnknown('lost')
-        begun = self.server.begin(request)
-        if self.has('late'):
-            self.late.append((self.now + self.random.uniform(
-                0, self.late_s), begun))
-            self.late.sort(key=lambda each: each[0])
-            raise remote.OutcomeUnknown('late')
-        self.pause()
+        """Send a request, which a proxy may answer with an error."""
         if self.has('error'):
+            self.pause()
             return messages.PlacementAnswer(502)
-        answer = self.finish(begun)
-        if self.has('twice'):
-            answer = self.finish(self.server.begin(request))
-        self.pause()
-        if self.has('unanswered'):
-            raise remote.OutcomeUnknown('unanswered')
-        return answer
-
-    def run(self):
-        self.interleave()
-        if self.errors:
-            raise self.errors[0]
-        for _, begun in self.late:
-            self.finish(begun)
+        return super().send(request)
 
 
 class Client:
@@ -219,7 +170,7 @@ class TestFaults(base.TestCase):
         for client in clients if threads else ():
             client.store = clients[0].store
         for client in clients:
-            world.start(f'client {client.number}', client.call)
+            world.start(client.call)
         world.run()
         held = collections.defaultdict(dict)
         for (consumer, provider, _), amount in world.server.rows.items():

@@ -39,7 +39,7 @@ class _Checks:
         world.checks += [self.check_figures, self.look]
 
     def check_figures(self):
-        for partition in self._world.model.partitions.values():
+        for partition in self._world.server.partitions.values():
             figures = partition.figures
             if figures is None:
                 continue
@@ -60,7 +60,7 @@ class _Checks:
         for claimed in held.values():
             for claim in claimed:
                 taken[claim.provider] += claim.resources['VCPU']
-        for provider, partition in self._world.model.partitions.items():
+        for provider, partition in self._world.server.partitions.items():
             self._test.assertLessEqual(
                 taken[provider], partition.figures.used[0])
         self.seen.append({name: _plain(held.get(name, ()))
@@ -92,18 +92,14 @@ def _plain(batch):
 
 
 class _Thread:
-    """Makes random calls, and checks their outcomes.
+    """Makes random calls, and checks their outcomes."""
 
-    :param deadly: whether it may die during a call
-    """
-
-    def __init__(self, test, world, checks, store, number, deadly):
+    def __init__(self, test, world, checks, store, number):
         self._test = test
         self._world = world
         self._checks = checks
         self._store = store
         self._chance = world.random
-        self._deadly = deadly
         self._own = [f'own{number}-{each}' for each in range(3)]
 
     def run(self):
@@ -111,9 +107,6 @@ class _Thread:
         self._checks.own.update((name, {}) for name in self._own)
         for _ in range(8):
             names = self._own if chance.random() < 0.6 else SHARED
-            if self._deadly and chance.random() < 0.1:
-                self._guess(dict.fromkeys(self._own))
-                self._world.die_after(chance.randint(1, 9))
             with contextlib.suppress(exception.DatabaseUnreachable):
                 kind = chance.random()
                 if kind < 0.6:
@@ -251,33 +244,29 @@ class TestFaults(tests.TestCase):
                 provider, {'VCPU': claims.Inventory(CAPACITY)})
         return world, _Checks(self, world)
 
-    def run_world(self, seed, deadly=False, **options):
+    def run_world(self, seed, **options):
         world, checks = self.make_world(seed, **options)
         for number in range(2):
             store = world.make_store(
                 abandoned_s=world.random.choice((0.0, 0.02, 0.2)),
-                retry_timeout_s=20.0, adds=world.model.adds)
+                retry_timeout_s=20.0, adds=world.server.adds)
             for thread in range(2):
                 world.start(_Thread(
-                    self, world, checks, store, 2 * number + thread,
-                    deadly).run)
+                    self, world, checks, store, 2 * number + thread).run)
         world.run()
         checks.check_own()
         self.check_end(world, checks)
 
     def check_end(self, world, checks):
         """Check that all claims can be released, and then all fit again."""
-        store = world.observer
-        world.deliver()
-        checks.check_own()
         names = [*checks.own, *SHARED]
-        store = base.make_store(world.model, abandoned_s=0.0)
+        store = base.make_store(world.server, abandoned_s=0.0)
         store.release(names)
         self.assertEqual({}, store.claims_of(names))
         for provider in PROVIDERS:
             self.assertFalse(store.recount(provider))
             self.assertEqual([], store.consumers_of(provider))
-        self.assertEqual({}, world.model.consumers)
+        self.assertEqual({}, world.server.consumers)
         for usage in store.usages().usages:
             self.assertEqual((0, 0), (usage.used['VCPU'], usage.consumers))
         store.claim([claims.Claim('all', provider, {'VCPU': CAPACITY})

@@ -19,6 +19,7 @@ from cellsched.simulator.servers import etcd as servers
 from cellsched.testing import clock
 from tests import profile
 from tests.unit import base
+from tests.unit.claims import faults
 
 SEEDS = range(profile.COSTLY_FAULT_SEEDS)
 STORES, CALLERS = 2, 5
@@ -29,71 +30,32 @@ VCPU = 12
 _NAMES = records.Names(options.PREFIX)
 
 
+#: Faults of requests, as :class:`faults.World` has them.
+CHANCE = {'refused': 0.03, 'lost': 0.03, 'late': 0.06, 'dead': 0.01,
+          'unanswered': 0.05, 'again': 0.06}
+
+
 class Died(BaseException):
     """The process of a store stopped."""
 
 
-class World:
-    """A model, stores that use it in turns, and faults."""
+class World(faults.World):
+    """A run of several callers of an etcd."""
 
-    def __init__(self, seed, is_faulty=True):
-        self.random = random.Random(seed)
-        self.model = servers.EtcdModel(ops_max=OPS_MAX)
-        self.is_faulty = is_faulty
-        self.late = []
+    def __init__(self, seed):
+        super().__init__(seed, servers.EtcdModel(ops_max=OPS_MAX), CHANCE)
         #: Batches that somebody claims now, and names that a caller other
         #: than their own has claimed again, or released.
         self.claiming = []
         self.shared = set()
         self.released = set()
-        self.errors = []
-        self.deaths = 0
-        self.scheduler = None
-        self._activities = []
+        self.checks += [lambda: check(self.server), self.check_whole]
 
-    def store(self, can_die=True):
+    def store(self):
         return etcd.EtcdClaims(
-            Client(self, can_die), Clock(self),
+            self, engine.SimulatedClock(self),
             random.Random(self.random.random()), retry_timeout_s=1000,
             ops_max=OPS_MAX)
-
-    def run(self, functions):
-        """Run functions in turns until all have ended."""
-        def guarded(function):
-            def call():
-                try:
-                    function()
-                except Died:
-                    pass
-                except Exception as exc:
-                    self.errors.append(exc)
-            return call
-
-        self._activities = [
-            engine.Process(guarded(function), str(number))
-            for number, function in enumerate(functions)]
-        self.scheduler = engine.Interleaver(self._decide)
-        self.scheduler.interleave()
-        self.scheduler = None
-        for exc in self.errors:
-            raise exc
-
-    def _decide(self, current):
-        remaining = [each for each in self._activities if not each.dead]
-        return self.random.choice(remaining) if remaining else None
-
-    def pause(self):
-        if self.scheduler is not None:
-            self.scheduler.pause()
-
-    def answer(self, request):
-        answer = self.model.answer(request)
-        try:
-            check(self.model)
-            self.check_whole()
-        except AssertionError as exc:
-            self.errors.append(exc)
-        return answer
 
     def check_whole(self):
         """Check that batches are held whole or not at all."""
@@ -102,86 +64,10 @@ class World:
             if self.released.isdisjoint(names):
                 keys = [(records.CONSUMER, name) for name in names]
                 view = transactions.View.of(keys, [
-                    self.model.read(each.key)
+                    self.server.read(each.key)
                     for each in transactions.reads(_NAMES, keys)])
                 held = len(view.consumers())
                 assert held in (0, len(names)), f'{held} of {names} are held'
-
-    def deliver(self):
-        """Let the server execute late requests."""
-        while self.late:
-            self.answer(self.late.pop(self.random.randrange(len(self.late))))
-
-
-class Client:
-
-    def __init__(self, world, can_die):
-        self._world = world
-        self._can_die = can_die
-
-    def send(self, request):
-        world = self._world
-        world.pause()
-        if world.late and world.random.random() < 0.2:
-            world.answer(world.late.pop(0))
-        fault = world.random.random() if world.is_faulty else 1
-        if fault < 0.03:
-            raise remote.NotSent
-        if fault < 0.06:
-            raise remote.OutcomeUnknown
-        if fault < 0.12:
-            world.late.append(request)
-            raise remote.OutcomeUnknown
-        if fault < 0.13 and self._can_die:
-            world.late += [request] * world.random.randint(0, 1)
-            world.deaths += 1
-            raise Died
-        answer = world.answer(request)
-        if fault < 0.18:
-            world.pause()
-            raise remote.OutcomeUnknown
-        if fault < 0.24:
-            world.answer(request)
-        world.pause()
-        return answer
-
-
-class Clock(clock.FakeClock):
-
-    def __init__(self, world):
-        super().__init__()
-        self._world = world
-
-    def sleep(self, seconds):
-        super().sleep(seconds)
-        self._world.pause()
-
-    def lock(self):
-        return Lock(self)
-
-
-class Lock:
-    """A lock for which an activity waits while others run."""
-
-    def __init__(self, clock):
-        self._clock = clock
-        self._is_held = False
-
-    def acquire(self, timeout=-1):
-        until = self._clock.monotonic() + timeout
-        while self._is_held and not 0 <= until < self._clock.monotonic():
-            self._clock.sleep(1)
-        acquired, self._is_held = not self._is_held, True
-        return acquired
-
-    def release(self):
-        self._is_held = False
-
-    def __enter__(self):
-        self.acquire()
-
-    def __exit__(self, *exc):
-        self.release()
 
 
 def check(model):
@@ -318,18 +204,16 @@ class TestFaults(base.TestCase):
 
     def check_seed(self, seed):
         world = World(seed)
-        world.is_faulty = False
         for host in HOSTS:
             world.store().set_inventory(
                 host, {'VCPU': claims.Inventory(VCPU)})
-        world.is_faulty = True
         # Callers of one store wait for their turns, and write together.
         stores = [world.store() for _ in range(STORES)]
         callers = [Caller(world, number, stores[number % STORES])
                    for number in range(CALLERS)]
-        world.run([caller.run for caller in callers])
-        world.deliver()
-        world.is_faulty = False
+        for caller in callers:
+            world.start(caller.run)
+        world.run()
         self.check_held(world, callers)
         self.check_cleared(world, callers)
         return collections.Counter(
@@ -350,18 +234,16 @@ class TestFaults(base.TestCase):
 
     def check_cleared(self, world, callers):
         """Check that other stores can clear the remains of dead ones."""
-        made = Clock(world)
-        store = etcd.EtcdClaims(
-            Client(world, False), made, random.Random(0), ops_max=OPS_MAX)
+        store = world.store()
         names = [name for caller in callers for name in caller.held]
         store.release(names)
         store.claims_of(names)
-        made.advance(6)
+        world.now += 6
         store.claims_of(names)
         for host in HOSTS:
             self.assertFalse(store.recount(host))
         self.assertEqual([], [
-            kv for kv in world.model.read(b'/cellsched/', b'/cellsched0')
+            kv for kv in world.server.read(b'/cellsched/', b'/cellsched0')
             if kv.key != b'/cellsched/counted'
             and not kv.key.startswith(b'/cellsched/p/')])
         self.assertEqual(
