@@ -91,20 +91,6 @@ class TestCounts(base.TestCase):
 
 class TestDecision(base.TestCase):
 
-    def test_decision_is_serializable(self):
-        place = decision_record.Place('h', 'n', 'c', 1.0, [
-            ranking.WeightShare('W', 1.0, 1.0, 1.0, 1.0)])
-        made = decision_record.Decision(
-            2, [decision_record.Count('F', 2, 1, 'is full')],
-            [decision_record.Pick('i', 1, place)], reason='because')
-
-        told = json.loads(json.dumps(made.to_dict()))
-
-        self.assertEqual(('because', 'F', 'h', 'W'), (
-            told['reason'], told['stages'][0]['by'],
-            told['picks'][0]['first']['host'],
-            told['picks'][0]['first']['shares'][0]['by']))
-
     def test_document_has_each_field(self):
         share = ranking.WeightShare('W', 1.0, 0.5, 2.0, 1.0)
         first = decision_record.Place(

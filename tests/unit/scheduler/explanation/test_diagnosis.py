@@ -19,69 +19,38 @@ DOWN = pipeline.Rejection('ComputeFilter', 2, 'is down or disabled')
 
 class TestText(base.TestCase):
 
-    def assertText(self, expected, *args, **kwargs):
-        self.assertEqual(expected, diagnosis.Diagnosis(*args, **kwargs).text())
-
-    def test_hosts_are_counted_by_rejection(self):
-        self.assertText(
-            'There are not enough hosts available: of 8 hosts 6 lack memory '
-            '(the nearest by 512 MB), 2 are down or disabled.',
-            8, [MEMORY, DOWN])
-
-    def test_single_host_is_described_in_the_singular(self):
-        self.assertText(
-            'There are not enough hosts available: the only host is in '
-            'another zone.',
-            1, [pipeline.Rejection('A', 1, 'is in another zone')])
-        self.assertText(
-            'There are not enough hosts available: of 3 hosts 1 is a, '
-            '2 are b.',
-            3, [pipeline.Rejection('A', 1, 'is a'),
-                pipeline.Rejection('B', 2, 'is b')])
-
-    def test_nearest_miss_has_its_number_of_hosts(self):
-        for near, text in ((1, 'the nearest by 3 GB'), (2, 'the nearest 2 by '
-                           '3 GB'), (4, 'by 3 GB')):
-            rejection = pipeline.Rejection(
-                'x', 4, 'lacks disk', pipeline.Nearest(near, 3, 'GB'))
-            self.assertText(
-                'There are not enough hosts available: of 4 hosts 4 lack '
-                f'disk ({text}).', 4, [rejection])
-
-    def test_amounts_are_written_out(self):
-        rejection = pipeline.Rejection(
-            'x', 2, 'lacks memory', pipeline.Nearest(1, 123456789, 'MB'))
-
-        self.assertIn('by 123456789 MB',
-                      diagnosis.Diagnosis(2, [rejection]).text())
-
-    def test_missing_hosts_are_described(self):
-        self.assertText('No compute hosts are known.', 0)
-        self.assertText(
-            'No compute hosts are known; 2 cells do not answer.',
-            0, silent=['a', 'b'])
-
-    def test_silent_cells_are_described_beside_the_hosts(self):
-        self.assertText(
-            'There are not enough hosts available: of 2 hosts 2 are down or '
-            'disabled; 1 cell does not answer.', 2, [DOWN], silent=['cell1'])
-
-    def test_lost_claims_are_described_apart_from_rejections(self):
-        self.assertText(
-            'There are not enough hosts available: of 6 hosts 2 are down or '
-            'disabled, 3 lost their room to another request, 1 was left '
-            'untried.', 6, [DOWN], lost=3)
-
-    def test_placed_servers_are_counted(self):
-        self.assertText(
-            'There are not enough hosts available, only for 3 of 5 servers: '
-            'of 2 hosts 2 are down or disabled.', 2, [DOWN], requested=5,
-            placed=3)
-
-    def test_no_cell_is_named_to_users(self):
-        text = diagnosis.Diagnosis(2, [DOWN], silent=['secret-cell']).text()
-
-        self.assertNotIn('secret', text)
+    def test_text_counts_hosts_cells_and_servers(self):
+        few = 'There are not enough hosts available'
+        down = f'{few}: of 2 hosts 2 are down or disabled'
+        a, b = (pipeline.Rejection('A', count, f'is {name}')
+                for count, name in ((1, 'a'), (2, 'b')))
+        for expected, found in (
+                (f'{few}: of 8 hosts 6 lack memory (the nearest by 512 MB), '
+                 '2 are down or disabled.', diagnosis.Diagnosis(
+                     8, [MEMORY, DOWN])),
+                (f'{few}: the only host is a.', diagnosis.Diagnosis(1, [a])),
+                (f'{few}: of 3 hosts 1 is a, 2 are b.',
+                 diagnosis.Diagnosis(3, [a, b])),
+                *((f'{few}: of 4 hosts 4 lack disk ({text}).',
+                   diagnosis.Diagnosis(4, [pipeline.Rejection(
+                       'x', 4, 'lacks disk', pipeline.Nearest(
+                           near, 123456789, 'GB'))]))
+                  for near, text in (
+                      (1, 'the nearest by 123456789 GB'),
+                      (2, 'the nearest 2 by 123456789 GB'),
+                      (4, 'by 123456789 GB'))),
+                ('No compute hosts are known.', diagnosis.Diagnosis(0)),
+                ('No compute hosts are known; 2 cells do not answer.',
+                 diagnosis.Diagnosis(0, silent=['a', 'b'])),
+                # No cell is named to users.
+                (f'{down}; 1 cell does not answer.',
+                 diagnosis.Diagnosis(2, [DOWN], silent=['secret'])),
+                (f'{few}: of 6 hosts 2 are down or disabled, 3 lost their '
+                 'room to another request, 1 was left untried.',
+                 diagnosis.Diagnosis(6, [DOWN], lost=3)),
+                (down.replace(':', ', only for 3 of 5 servers:') + '.',
+                 diagnosis.Diagnosis(2, [DOWN], requested=5, placed=3))):
+            self.assertEqual(expected, found.text())
 
 
 class TestFigures(base.TestCase):
@@ -155,16 +124,14 @@ class TestExamples(base.TestCase):
              'lacks B': ['h1']}, self.examples(stage, count=3))
 
     def test_examples_name_hosts_by_rejection(self):
-        self.assertEqual(
-            {'Filter': ['h0'], 'claims': ['h2'], 'server-group': ['h3']},
-            self.examples(toys.Filter([False, True, True, True]), count=4,
-                          lost=[2], denied=[3]))
-
-    def test_lost_host_is_an_example_of_claims_only(self):
-        self.assertEqual(
-            {'Filter': ['h0'], 'claims': ['h1']},
-            self.examples(toys.Filter([False, False, True]), count=3,
-                          lost=[1]))
+        for expected, answer, rows in (
+                ({'Filter': ['h0'], 'claims': ['h2'], 'server-group': ['h3']},
+                 [False, True, True, True], {'lost': [2], 'denied': [3]}),
+                # A lost host is an example of claims only.
+                ({'Filter': ['h0'], 'claims': ['h1']}, [False, False, True],
+                 {'lost': [1]})):
+            self.assertEqual(expected, self.examples(
+                toys.Filter(answer), count=len(answer), **rows))
 
     def test_few_are_named(self):
         names = [f'h{number}' for number in range(12)]
