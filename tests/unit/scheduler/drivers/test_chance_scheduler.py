@@ -12,7 +12,7 @@ from tests.unit.scheduler.drivers import world
 HOSTS = [f'host{number}' for number in range(8)]
 
 
-class TestChanceScheduler(world.DriverTestCase):
+class TestChanceScheduler(world.DemandCases, world.DriverTestCase):
 
     name = 'chance_scheduler'
 
@@ -76,24 +76,3 @@ class TestChanceScheduler(world.DriverTestCase):
 
         [mine] = [there for there in cells.values() if first in there]
         self.assertEqual(sorted(mine), sorted([first, *others]))
-
-    def test_unread_demand_is_refused_by_name(self):
-        driver = self.driver()
-
-        for wishes, name in (
-                ({'extra_specs': {'hw:numa_nodes': '2'}}, 'hw:numa_nodes'),
-                ({'extra_specs': {'capabilities:x': 'y'}}, 'capabilities:x'),
-                ({'image': {'hw_architecture': 'x86_64'}}, 'hw_architecture'),
-                ({'numa_topology': {'cells': []}}, 'numa_topology')):
-            error = self.assertRaises(
-                exception.NoValidHost, self.select, driver, **wishes)
-            self.assertIn(name, str(error))
-        self.assertEqual(1, len(self.select(driver, memory_mb=1, extra_specs={
-            'trait:X': 'forbidden'}, ignore_hosts=['x'])))
-
-    def test_unread_demand_is_ignored_if_configured(self):
-        driver = self.driver(unmet_demands='ignore')
-
-        self.select(driver, memory_mb=1, extra_specs={'hw:numa_nodes': '2'})
-
-        self.assertIn('hw:numa_nodes (a NUMA topology)', self.logs.output)

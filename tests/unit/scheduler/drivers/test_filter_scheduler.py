@@ -25,7 +25,7 @@ class LateFilter(filters.Filter):
         self.clock.advance(5)
 
 
-class TestFilterScheduler(world.DriverTestCase):
+class TestFilterScheduler(world.DemandCases, world.DriverTestCase):
 
     name = 'filter_scheduler'
 
@@ -272,24 +272,3 @@ class TestFilterScheduler(world.DriverTestCase):
 
         refresh()
         self.assertEqual(3.0, spacing)
-
-    def test_unread_demand_is_refused_by_name(self):
-        driver = self.filtering()
-
-        for wishes, name in (
-                ({'extra_specs': {'hw:numa_nodes': '2'}}, 'hw:numa_nodes'),
-                ({'extra_specs': {'capabilities:x': 'y'}}, 'capabilities:x'),
-                ({'image': {'hw_architecture': 'x86_64'}}, 'hw_architecture'),
-                ({'numa_topology': {'cells': []}}, 'numa_topology')):
-            error = self.assertRaises(
-                exception.NoValidHost, self.select, driver, **wishes)
-            self.assertIn(name, str(error))
-        self.assertEqual(1, len(self.select(driver, extra_specs={
-            'trait:X': 'forbidden'}, ignore_hosts=['x'])))
-
-    def test_unread_demand_is_ignored_if_configured(self):
-        driver = self.driver(unmet_demands='ignore')
-
-        self.select(driver, extra_specs={'hw:numa_nodes': '2'})
-
-        self.assertIn('hw:numa_nodes (a NUMA topology)', self.logs.output)

@@ -4,6 +4,7 @@
 import random
 
 from cellsched.conf import loader
+from cellsched import exception
 from cellsched import plugins
 from cellsched.scheduler.drivers import base as drivers
 from cellsched.testing import builders
@@ -65,3 +66,28 @@ class DriverTestCase(base.TestCase):
                 in driver.select_destinations(
                     world.CONTEXT, builders.request(**wishes),
                     samples.uuids(count), alternates)]
+
+
+class DemandCases:
+    """Tests of a driver that does not read the demands of NUMA cells."""
+
+    def test_unread_demand_is_refused_by_name(self):
+        driver = self.driver()
+
+        for wishes, name in (
+                ({'extra_specs': {'hw:numa_nodes': '2'}}, 'hw:numa_nodes'),
+                ({'extra_specs': {'capabilities:x': 'y'}}, 'capabilities:x'),
+                ({'image': {'hw_architecture': 'x86_64'}}, 'hw_architecture'),
+                ({'numa_topology': {'cells': []}}, 'numa_topology')):
+            error = self.assertRaises(
+                exception.NoValidHost, self.select, driver, **wishes)
+            self.assertIn(name, str(error))
+        self.assertEqual(1, len(self.select(driver, memory_mb=1, extra_specs={
+            'trait:X': 'forbidden'}, ignore_hosts=['x'])))
+
+    def test_unread_demand_is_ignored_if_configured(self):
+        driver = self.driver(unmet_demands='ignore')
+
+        self.select(driver, memory_mb=1, extra_specs={'hw:numa_nodes': '2'})
+
+        self.assertIn('hw:numa_nodes (a NUMA topology)', self.logs.output)
