@@ -47,9 +47,10 @@ class OnModel:
     def make_store(self):
         return self.store
 
-    def make_peer(self, store):
+    def make_peer(self, store, client=None, seed=1, **options):
         return placement.PlacementClaims(
-            self.client, clock.Clock(), random.Random(1))
+            client or self.client, clock.Clock(), random.Random(seed),
+            **options)
 
 
 class TestPlacementClaims(
@@ -63,7 +64,7 @@ class TestPlacementClaims(
 
     def test_batch_is_a_single_request(self):
         provider = self.make_provider(self.store, VCPU=8)
-        self.store = self.single_guard()
+        self.store = self.make_peer(None, guards=1)
         self.store.claim([self.make_claim(provider, VCPU=1)])
         batch = [self.make_claim(provider, VCPU=1) for _ in range(3)]
 
@@ -78,11 +79,9 @@ class TestPlacementClaims(
             yield
 
         provider = self.make_provider(self.store, VCPU=8)
-        store = placement.PlacementClaims(
-            self.client, clock.Clock(), random.Random(1),
-            locks=coordination.ContentionLock(
-                clock.Clock(), acquire, lambda function: threading.Thread(
-                    target=function, daemon=True).start()))
+        store = self.make_peer(None, locks=coordination.ContentionLock(
+            clock.Clock(), acquire, lambda function: threading.Thread(
+                target=function, daemon=True).start()))
         store.claim([self.make_claim(provider, VCPU=1)])
         self.assertEqual(0, len(acquired))
         send, failures = self.client.send, [messages.PlacementAnswer(409, {
@@ -169,8 +168,7 @@ class TestPlacementClaims(
 
     def test_silent_placement_refuses_no_claim(self):
         provider = self.make_provider(self.store, VCPU=1)
-        store = placement.PlacementClaims(
-            self.client, clock.Clock(), random.Random(1), retry_timeout_s=0.0)
+        store = self.make_peer(None, retry_timeout_s=0.0)
         store.claim([self.make_claim(provider, VCPU=1)])
         self.assertRaises(
             exception.ClaimRefused, store.claim,
@@ -238,20 +236,18 @@ class TestPlacementClaims(
 
     def beforehand(self, call):
         """Return a store; another call is made before its first write."""
-        other = Client(self.client.server)
+        peer = self.make_peer(None, Client(self.client.server), 2)
 
         class LateClient(Client):
 
             def send(this, request):
                 if request.method == 'POST' and self.first:
                     self.first = False
-                    call(placement.PlacementClaims(
-                        other, clock.Clock(), random.Random(2)))
+                    call(peer)
                 return super().send(request)
 
         self.first = True
-        return placement.PlacementClaims(
-            LateClient(self.client.server), clock.Clock(), random.Random(3))
+        return self.make_peer(None, LateClient(self.client.server), 3)
 
     def test_concurrent_repetition_of_a_claim_succeeds(self):
         claim = self.make_claim(self.make_provider(self.store, VCPU=2),
@@ -298,7 +294,7 @@ class TestPlacementClaims(
 
     def test_release_and_transfer_look_first(self):
         provider = self.make_provider(self.store, VCPU=8)
-        self.store = self.single_guard()
+        self.store = self.make_peer(None, guards=1)
         batch = [self.make_claim(provider, VCPU=1) for _ in range(3)]
         self.store.claim(batch)
         names = [claim.consumer for claim in batch]
@@ -422,8 +418,7 @@ class TestPlacementClaims(
     def test_stores_of_two_placements_differ(self):
         other = Client(servers.PlacementModel())
         other.url = 'http://other'
-        store = placement.PlacementClaims(
-            other, clock.Clock(), random.Random(1))
+        store = self.make_peer(None, other)
         self.assertFalse(self.store.same_backend(store))
         other.server = self.client.server
         self.store.sync()
@@ -433,8 +428,7 @@ class TestPlacementClaims(
         def send(request):
             raise remote.NotSent('connection refused')
         self.client.send = send
-        store = placement.PlacementClaims(
-            self.client, clock.Clock(), random.Random(1), retry_timeout_s=0)
+        store = self.make_peer(None, retry_timeout_s=0)
 
         for call in store.check, store.sync, store.usages:
             error = self.assertRaises(exception.DatabaseUnreachable, call)
@@ -454,10 +448,6 @@ class TestPlacementClaims(
             error = self.assertRaises(
                 exception.ConfigurationInvalid, self.store.check)
             self.assertIn(text, str(error))
-
-    def single_guard(self):
-        return placement.PlacementClaims(
-            self.client, clock.Clock(), random.Random(1), guards=1)
 
 
 class TestUnreadableProvider(OnModel, base.TestCase):
@@ -555,13 +545,9 @@ class TestRejections(OnModel, base.TestCase):
             call(*args)
         self.assertLess(self.clock.monotonic() - began, 1.0)
 
-    def test_claim_is_not_repeated(self):
+    def test_rejected_call_is_not_repeated(self):
         self.assertRejected(self.claim, self.SECOND)
-
-    def test_release_is_not_repeated(self):
         self.assertRejected(self.store.release, [self.FIRST])
-
-    def test_transfer_is_not_repeated(self):
         self.assertRejected(self.store.transfer, self.FIRST, self.SECOND)
 
     def test_resolution_of_an_earlier_write_is_not_repeated(self):
