@@ -4,7 +4,6 @@
 import sqlalchemy as sa
 
 from cellsched.claims import base as claims
-from cellsched.claims import sql
 from cellsched.claims.sql import queries
 from cellsched.claims.sql import schema
 from cellsched.claims.sql import transactions
@@ -16,13 +15,11 @@ from tests.unit.db import recording
 MEANWHILE = 'd'
 
 
-class TestAttempts(base.TestCase):
+class TestAttempts(base.StoreTestCase):
 
     def setUp(self):
         super().setUp()
-        self.database = self.make_database()
-        self.store = sql.SQLClaims(self.database)
-        self.store.set_inventory('p', {'VCPU': claims.Inventory(total=8)})
+        self.provide('p')
         self.lost = 0
 
     def lose(self, module, name, times):
@@ -149,8 +146,7 @@ class TestAttempts(base.TestCase):
 
     def test_claim_without_its_busy_hosts_has_its_time_limits_again(self):
         """A host that is passed over counts as no failed attempt."""
-        self.store.set_inventory('q', {'VCPU': claims.Inventory(total=8)})
-        self.store.set_inventory('r', {'VCPU': claims.Inventory(total=8)})
+        self.provide('q', 'r')
         writes = self.fail_writes(
             exception.DatabaseBusy(schema='claims', reason='it waited'))
         locked = [{'p'}, {'q'}, set(), set()]
@@ -180,7 +176,7 @@ class TestAttempts(base.TestCase):
         return writes
 
     def test_refused_requests_get_alternatives_together(self):
-        self.store.set_inventory('q', {'VCPU': claims.Inventory(total=8)})
+        self.provide('q')
         self.store.claim([claims.Claim('c', 'p', {'VCPU': 6})])
         writes = self.count_writes()
 
@@ -224,7 +220,7 @@ class TestAttempts(base.TestCase):
         self.assertEqual(['0', '1'], self.store.consumers())
 
     def test_locked_hosts_are_passed_over_for_all_requests(self):
-        self.store.set_inventory('q', {'VCPU': claims.Inventory(total=8)})
+        self.provide('q')
         write, locked = self.store._write, [{'p'}]
 
         def busy_at_p(name, batch):

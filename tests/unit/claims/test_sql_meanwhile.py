@@ -12,16 +12,12 @@ from tests.unit.db import meanwhile
 PROVIDERS = [f'p{number}' for number in range(6)]
 
 
-class TestUsages(base.TestCase):
+class TestUsages(base.StoreTestCase):
 
     def setUp(self):
         super().setUp()
-        self.database = self.make_database()
-        self.store = sql.SQLClaims(self.database)
         self.other = sql.SQLClaims(self.make_database())
-        for provider in PROVIDERS:
-            self.store.set_inventory(
-                provider, {'VCPU': claims.Inventory(total=8)})
+        self.provide(*PROVIDERS)
         self.numbers = itertools.count()
 
     def claim(self):
@@ -81,15 +77,12 @@ class TestRecount(base.TestCase):
         self.assertEqual(({'VCPU': 2}, 1), (usage.used, usage.consumers))
 
 
-class TestProviders(base.TestCase):
+class TestProviders(base.StoreTestCase):
     """A consumer with several providers is counted on each of them."""
 
     def setUp(self):
         super().setUp()
-        self.store = sql.SQLClaims(self.make_database())
-        for provider in PROVIDERS:
-            self.store.set_inventory(
-                provider, {'VCPU': claims.Inventory(total=8)})
+        self.provide(*PROVIDERS)
 
     def figures(self):
         return [(usage.used.get('VCPU'), usage.consumers) for usage

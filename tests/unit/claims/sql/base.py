@@ -3,6 +3,8 @@
 
 import pathlib
 
+from cellsched.claims import base as claims
+from cellsched.claims import sql
 from cellsched.claims.sql import schema
 from cellsched import clock
 from cellsched.db import session
@@ -25,3 +27,19 @@ class TestCase(base.TestCase):
             clock=clock.Clock())
         self.addCleanup(database.close)
         return database
+
+
+class StoreTestCase(TestCase):
+    """A test with a store on a database."""
+
+    def setUp(self):
+        super().setUp()
+        self.database = self.make_database()
+        self.store = sql.SQLClaims(self.database)
+
+    def provide(self, *providers, **totals):
+        """Set the inventories of providers; they have 8 CPUs by default."""
+        for provider in providers:
+            self.store.set_inventory(provider, {
+                resource: claims.Inventory(total)
+                for resource, total in (totals or {'VCPU': 8}).items()})

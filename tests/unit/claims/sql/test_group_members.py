@@ -4,18 +4,15 @@
 import sqlalchemy as sa
 
 from cellsched.claims import base as claims
-from cellsched.claims import sql
 from cellsched.claims.sql import schema
 from tests.unit.claims.sql import base
 
 
-class TestMembers(base.TestCase):
+class TestMembers(base.StoreTestCase):
 
     def setUp(self):
         super().setUp()
-        self.database = self.make_database()
-        self.store = sql.SQLClaims(self.database)
-        self.store.set_inventory('p', {'VCPU': claims.Inventory(total=8)})
+        self.provide('p')
 
     def claim(self, consumer, host='h', member='', group='g'):
         self.store.claim([claims.Claim(

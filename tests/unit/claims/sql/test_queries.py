@@ -5,7 +5,6 @@ import re
 import textwrap
 
 from cellsched.claims import base as claims
-from cellsched.claims import sql
 from tests.unit.claims.sql import base
 from tests.unit.db import recording
 from tests.unit import tidy
@@ -13,16 +12,12 @@ from tests.unit import tidy
 PAGE = tidy.ROOT / 'doc/source/admin/providers.rst'
 
 
-class TestCost(base.TestCase):
+class TestCost(base.StoreTestCase):
     """Statements and rows of a poll do not grow with the deployment."""
 
     def setUp(self):
         super().setUp()
-        self.database = self.make_database()
-        self.store = sql.SQLClaims(self.database)
-        for number in range(20):
-            self.store.set_inventory(
-                f'p{number}', {'VCPU': claims.Inventory(total=8)})
+        self.provide(*(f'p{number}' for number in range(20)))
 
     def test_poll_without_a_change_reads_the_lanes_only(self):
         token = self.store.usages().token
@@ -50,7 +45,7 @@ class TestCost(base.TestCase):
             step.startswith('SCAN') for step in plan), plan)
 
 
-class TestOwners(base.TestCase):
+class TestOwners(base.StoreTestCase):
 
     def claim(self, consumer, provider, owner, **resources):
         return claims.Claim(consumer, provider, resources, None, *owner)
@@ -58,19 +53,15 @@ class TestOwners(base.TestCase):
     def test_documented_query_sums_up_claims_by_project(self):
         [query] = re.findall(r'code-block:: sql\n\n((?:   .*\n)+)',
                              PAGE.read_text())
-        database = self.make_database()
-        store = sql.SQLClaims(database)
-        for provider in 'pq':
-            store.set_inventory(provider, {
-                'GB': claims.Inventory(9), 'VCPU': claims.Inventory(9)})
-        store.claim([
+        self.provide('p', 'q', GB=9, VCPU=9)
+        self.store.claim([
             self.claim('a', 'p', ('x', 'u'), VCPU=1, GB=2),
             self.claim('a', 'q', ('x', 'u'), VCPU=1),
             self.claim('b', 'q', ('x', 'v'), VCPU=3),
             self.claim('c', 'q', ('y', 'u'), VCPU=2),
             self.claim('d', 'q', (None, None), VCPU=1)])
 
-        with database.reader() as connection:
+        with self.database.reader() as connection:
             rows = connection.exec_driver_sql(textwrap.dedent(query)).all()
 
         self.assertEqual(
@@ -79,15 +70,11 @@ class TestOwners(base.TestCase):
              ('q', 'VCPU', 'y', 2)], rows)
 
     def test_only_the_first_row_of_a_consumer_has_its_owner(self):
-        database = self.make_database()
-        store = sql.SQLClaims(database)
-        for provider in 'pq':
-            store.set_inventory(provider, {
-                'GB': claims.Inventory(9), 'VCPU': claims.Inventory(9)})
-        store.claim([self.claim('a', each, ('x', 'u'), VCPU=1, GB=2)
-                     for each in 'qp'])
+        self.provide('p', 'q', GB=9, VCPU=9)
+        self.store.claim([self.claim('a', each, ('x', 'u'), VCPU=1, GB=2)
+                          for each in 'qp'])
 
-        with database.reader() as connection:
+        with self.database.reader() as connection:
             rows = connection.exec_driver_sql(
                 'SELECT ordinal, project_id, user_id FROM allocations '
                 'ORDER BY ordinal').all()

@@ -4,7 +4,6 @@
 import sqlalchemy as sa
 
 from cellsched.claims import base as claims
-from cellsched.claims import sql
 from cellsched.claims.sql import schema
 from cellsched.claims.sql import transactions
 from cellsched import exception
@@ -16,12 +15,10 @@ def claim(consumer, provider, **resources):
     return claims.Claim(consumer, provider, resources)
 
 
-class TestTake(base.TestCase):
+class TestTake(base.StoreTestCase):
 
     def setUp(self):
         super().setUp()
-        self.database = self.make_database()
-        self.store = sql.SQLClaims(self.database)
         for number in range(30):
             self.store.set_inventory(f'p{number}', {
                 'VCPU': claims.Inventory(100, min_unit=2, max_unit=8,
@@ -126,12 +123,10 @@ class TestTake(base.TestCase):
         return [text for text, _ in statements]
 
 
-class TestRecount(base.TestCase):
+class TestRecount(base.StoreTestCase):
 
     def setUp(self):
         super().setUp()
-        self.database = self.make_database()
-        self.store = sql.SQLClaims(self.database)
         self.has = {'GB': claims.Inventory(10, reserved=1,
                                            allocation_ratio=1.5),
                     'VCPU': claims.Inventory(4)}
