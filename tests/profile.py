@@ -95,6 +95,9 @@ EXAMPLES = size(20, 100)
 #: Checks of Hypothesis that depend on time; on a busy machine they fail.
 TIMED = [hypothesis.HealthCheck.too_slow]
 
+#: The same for a test that many classes inherit.
+SHARED = [*TIMED, hypothesis.HealthCheck.differing_executors]
+
 # Hypothesis has loaded a profile for CI or for work by hand; this adds to it.
 hypothesis.settings.register_profile(
     NAME, hypothesis.settings(), max_examples=EXAMPLES, deadline=None,

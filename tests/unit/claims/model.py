@@ -219,8 +219,7 @@ class ModelTests(claim_cases.ClaimStoreCase):
     @hypothesis.given(calls=CALLS)
     @hypothesis.settings(
         profile.few_examples,
-        suppress_health_check=[
-            *profile.TIMED, hypothesis.HealthCheck.differing_executors])
+        suppress_health_check=profile.SHARED)
     def test_calls_have_the_outcome_of_the_model(self, calls):
         # Names are uuids, which some stores insist on.
         prefix = f'{next(_examples):08x}-0000-4000-8000-'

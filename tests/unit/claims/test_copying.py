@@ -278,8 +278,7 @@ class TestAnyStore(tests.TestCase):
         lives=strategies.integers(0, 20))
     @hypothesis.settings(
         profile.few_examples,
-        suppress_health_check=[
-            *profile.TIMED, hypothesis.HealthCheck.differing_executors])
+        suppress_health_check=profile.SHARED)
     def test_killed_copy_of_any_claims_can_be_repeated(
             self, calls, batch, lives):
         source = memory.MemoryClaims()

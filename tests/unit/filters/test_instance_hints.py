@@ -10,6 +10,7 @@ from cellsched import exception
 from cellsched.filters import instance_hints
 from cellsched.testing import builders
 from cellsched.testing.suite import filters
+from tests import profile
 from tests.unit import base
 from tests.unit.hosts import rows
 
@@ -17,7 +18,10 @@ SERVERS = [str(uuid.UUID(int=0xabcdef + number)) for number in range(101)]
 
 
 class HintCase(filters.FilterSuite):
-    """Common to both; ``hint`` is what the filter reads."""
+    """Common to both; ``hint`` is what the filter reads.
+
+    ``keeps_named`` tells whether hosts of named servers are kept.
+    """
 
     def request(self, servers):
         return builders.request(hints={self.hint: servers})
@@ -60,75 +64,52 @@ class HintCase(filters.FilterSuite):
             self.assertRefuses([value])
             self.assertRefuses([SERVERS[0], value])
 
-    def assertAgrees(self, table, located, named, passes):
+    def expect(self, *is_named):
+        """Return the verdicts on hosts with or without a named server."""
+        return [each == self.keeps_named for each in is_named]
+
+    def test_host_of_a_named_server_is_decided_on(self):
+        hosts = builders.hosts(
+            4, located={SERVERS[0]: 1, SERVERS[1]: 3, SERVERS[2]: 0})
+
+        self.assertKeeps(
+            self.expect(False, True, False, True), hosts,
+            self.request([SERVERS[0], SERVERS[1]]))
+
+    def test_server_on_no_known_host_names_no_host(self):
+        self.assertKeeps(self.expect(False, False), builders.hosts(2),
+                         self.request(SERVERS[:1]))
+
+    def test_a_hundred_servers_may_be_named(self):
+        hosts = builders.hosts(2, located={SERVERS[99]: 0})
+
+        self.assertKeeps(self.expect(True, False), hosts,
+                         self.request(SERVERS[:100] * 1000))
+
+    @hypothesis.settings(suppress_health_check=profile.SHARED)
+    @hypothesis.given(
+        table=rows.ROWS,
+        located=strategies.lists(strategies.integers(0, 11), max_size=5),
+        named=strategies.lists(strategies.integers(0, 6), max_size=5))
+    def test_column_verdict_equals_row_verdicts(self, table, located, named):
         located = {SERVERS[number]: row for number, row in enumerate(located)
                    if row < len(table)}
         theirs = {located.get(SERVERS[number]) for number in named}
 
         self.assertKeeps(
-            [not named or passes(row, theirs) for row in range(len(table))],
+            [not named or (row in theirs) == self.keeps_named
+             for row in range(len(table))],
             rows.hosts(table, located=located),
             self.request([SERVERS[number] for number in named]))
-
-
-TABLES = {
-    'table': rows.ROWS,
-    'located': strategies.lists(strategies.integers(0, 11), max_size=5),
-    'named': strategies.lists(strategies.integers(0, 6), max_size=5),
-}
 
 
 class TestDifferentHostFilter(HintCase, base.TestCase):
 
     plugin = instance_hints.DifferentHostFilter
-    hint = 'different_host'
-
-    def test_host_of_a_named_server_is_rejected(self):
-        hosts = builders.hosts(
-            4, located={SERVERS[0]: 1, SERVERS[1]: 3, SERVERS[2]: 0})
-
-        self.assertKeeps([True, False, True, False], hosts,
-                         self.request([SERVERS[0], SERVERS[1]]))
-
-    def test_server_on_no_known_host_is_ignored(self):
-        self.assertKeeps(
-            [True, True], builders.hosts(2), self.request(SERVERS[:1]))
-
-    def test_a_hundred_servers_may_be_named(self):
-        hosts = builders.hosts(2, located={SERVERS[99]: 0})
-
-        self.assertKeeps(
-            [False, True], hosts, self.request(SERVERS[:100] * 1000))
-
-    @hypothesis.given(**TABLES)
-    def test_column_verdict_equals_row_verdicts(self, table, located, named):
-        self.assertAgrees(table, located, named,
-                          lambda row, theirs: row not in theirs)
+    hint, keeps_named = 'different_host', False
 
 
 class TestSameHostFilter(HintCase, base.TestCase):
 
     plugin = instance_hints.SameHostFilter
-    hint = 'same_host'
-
-    def test_host_of_no_named_server_is_rejected(self):
-        hosts = builders.hosts(
-            4, located={SERVERS[0]: 1, SERVERS[1]: 3, SERVERS[2]: 0})
-
-        self.assertKeeps([False, True, False, True], hosts,
-                         self.request([SERVERS[0], SERVERS[1]]))
-
-    def test_server_on_no_known_host_rejects_all_hosts(self):
-        self.assertKeeps(
-            [False, False], builders.hosts(2), self.request(SERVERS[:1]))
-
-    def test_a_hundred_servers_may_be_named(self):
-        hosts = builders.hosts(2, located={SERVERS[99]: 0})
-
-        self.assertKeeps(
-            [True, False], hosts, self.request(SERVERS[:100] * 1000))
-
-    @hypothesis.given(**TABLES)
-    def test_column_verdict_equals_row_verdicts(self, table, located, named):
-        self.assertAgrees(table, located, named,
-                          lambda row, theirs: row in theirs)
+    hint, keeps_named = 'same_host', True

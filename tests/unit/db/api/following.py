@@ -76,8 +76,7 @@ class Tests(Writing):
     @hypothesis.given(CALLS)
     @hypothesis.settings(
         profile.few_examples,
-        suppress_health_check=[
-            *profile.TIMED, hypothesis.HealthCheck.differing_executors])
+        suppress_health_check=profile.SHARED)
     def test_follower_has_the_same_rows_as_a_full_read(self, calls):
         self.database = self.make_database()
         follower = Follower(self.database)
