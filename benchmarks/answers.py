@@ -62,7 +62,8 @@ def each(key: str, values: Sequence[Any]) -> Choices:
 def measured() -> Sequence[str]:
     """Return the stores whose delays were measured."""
     known = stores.measured()
-    return [kind for kind in scenario.STORES if 'date' in known.get(
+    kinds = scenario.SCHEMA['properties']['store']['properties']['kind']
+    return [kind for kind in kinds['enum'] if 'date' in known.get(
         'placement' if kind == 'placement-generations' else kind, {})]
 
 

@@ -142,7 +142,7 @@ def _flood(cloud: Cloud, fault: _Fault) -> None:
             at, 'flood', flavor, (1.0,), None))
 
 
-#: The kinds of faults; see ``cellsched.simulator.capacity.scenario.FAULTS``.
+#: The kinds of faults; ``schema.yaml`` has their keys.
 KINDS: Mapping[str, Callable[[Cloud, _Fault], None]] = {
     'rack': _lose_rack, 'cell': _lose_cell, 'stale-cell': _make_stale,
     'broker': _lose_broker, 'store': _lose_store,

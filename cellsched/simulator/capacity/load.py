@@ -23,10 +23,9 @@ import yaml
 
 from cellsched import exception
 from cellsched import objects
+from cellsched.objects.requests import POLICIES
 from cellsched.scheduler import recording
-from cellsched.simulator.capacity.scenario import real
-from cellsched.simulator.capacity.scenario import record
-from cellsched.simulator.capacity.scenario import whole
+from cellsched.simulator.capacity.scenario import LOADS
 from cellsched.simulator.capacity import traces
 from cellsched.validation.json_schema import check
 
@@ -39,10 +38,6 @@ ZIPF = 1.1
 #: Length of an incident, and the factor of the rate meanwhile.
 BURST_S = 60
 BURST_FACTOR = 20
-
-#: The policies of server groups.
-POLICIES = ('affinity', 'anti-affinity', 'soft-affinity',
-            'soft-anti-affinity')
 
 #: The number of servers of a request that may have a server group.
 GROUP_SIZES = range(2, 11)
@@ -60,42 +55,6 @@ _CHUNK = 4096
 _BATCH_MAX = 1000
 
 Column = npt.NDArray[Any]
-
-_PERCENT = real(0, 100)
-_SHARE = real(0, 1)
-_TEXT = {'type': 'string', 'minLength': 1}
-
-
-def _rows(*columns: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the schema of a list of lists with these columns."""
-    return {'type': 'array', 'minItems': 1, 'maxItems': 1000, 'items': {
-        'type': 'array', 'minItems': len(columns), 'maxItems': len(columns),
-        'prefixItems': columns}}
-
-
-_CURVE = _rows({'type': 'number', 'exclusiveMinimum': 0}, _PERCENT)
-_DISK_GB = whole(0, 2 ** 31)
-
-#: JSON schemas of the section ``load`` of a scenario, by the key that it has.
-SCHEMAS: Mapping[str, Mapping[str, Any]] = {
-    'trace': record({
-        'trace': _TEXT, 'form': {'enum': [*traces.FORMS]}, 'machine': record({
-            'id': {'type': ['integer', 'string']}, 'vcpus': whole(1, 100_000),
-            'memory_mb': whole(1, 2 ** 31), 'disk_gb': _DISK_GB})}),
-    'recording': record({'recording': _TEXT, 'lifetimes': _CURVE}),
-    'preset': record({
-        'preset': _TEXT,
-        'rate': {'type': 'number', 'exclusiveMinimum': 0, 'maximum': 1e9},
-        'fill': {'type': 'number', 'exclusiveMinimum': 0, 'maximum': 1},
-        'flavors': _rows(
-            whole(1, 100_000),
-            {'type': 'number', 'exclusiveMinimum': 0, 'maximum': 1e6},
-            _PERCENT),
-        'disk_gb': _DISK_GB, 'lifetimes': _CURVE, 'batches': _CURVE,
-        'batch_max': whole(1, 10_000), 'day': _SHARE, 'weekend': _SHARE,
-        'bursts': real(0, 1440), 'projects': whole(1, 1_000_000),
-        'groups': record(dict.fromkeys(POLICIES, _SHARE))}),
-}
 
 
 class Flavor(NamedTuple):
@@ -410,9 +369,8 @@ def of(
     :raises cellsched.exception.InvalidField: names the field and the
         expectation
     """
-    kind = next((each for each in SCHEMAS if each in section), 'preset')
-    check(pathlib.Path('scenario'), {'load': section},
-          record({'load': SCHEMAS[kind]}))
+    kind = next((each for each in LOADS if each in section), 'preset')
+    check('scenario', section, LOADS[kind], 'load')
     if kind == 'trace':
         return TraceLoad(traces.read(
             pathlib.Path(section['trace']), section.get('form'),

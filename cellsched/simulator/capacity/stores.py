@@ -39,7 +39,6 @@ from cellsched.claims.etcd import protocol
 from cellsched.claims import memory
 from cellsched.claims import remote
 from cellsched import exception
-from cellsched.simulator.capacity.scenario import StoreKind
 from cellsched.simulator.engine import Disk
 from cellsched.simulator.engine import Engine
 from cellsched.simulator.engine import Processors
@@ -126,6 +125,7 @@ class Ledger(memory.MemoryClaims):
 class StoreServer:
     """The server of a claim store: its machine, its disk and its failures.
 
+    :param kind: the section ``store`` of a scenario
     :param machine: the CPUs that it shares with schedulers; None for a
         machine of its own
     :ivar times: milliseconds of work, as measured on a real server; see
@@ -133,7 +133,7 @@ class StoreServer:
     """
 
     def __init__(
-        self, engine: Engine, kind: StoreKind, machine: Processors | None
+        self, engine: Engine, kind: Any, machine: Processors | None
     ) -> None:
         self.engine = engine
         self.kind = kind.kind
