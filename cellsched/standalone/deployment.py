@@ -381,16 +381,9 @@ class Deployment:
             interval_s = max(_REPORT_S, hosts // _REPORTS_PER_S)
             shared['DEFAULT'] = {'report_interval': interval_s,
                                  'service_down_time': 6 * interval_s}
-        for source in (self._options, options):
-            for group, values in source.items():
-                shared.setdefault(group, {}).update(values)
-        lines = []
-        for group, values in shared.items():
-            lines.append(f'[{group}]')
-            lines += [f'{key} = {_text(value)}'
-                      for key, value in values.items()]
         path = self.directory / 'etc' / f'{name}.conf'
-        path.write_text('\n'.join(lines) + '\n', encoding='utf-8')
+        path.write_text(
+            file_text(shared, self._options, options), encoding='utf-8')
 
 
 def _mapping(
@@ -399,6 +392,21 @@ def _mapping(
     return objects.CellMapping(
         uuid=uuid, name=name, transport_url=transport_url,
         database_connection=database_connection, disabled=False)
+
+
+def file_text(*sources: Options) -> str:
+    """Return the text of a configuration file.
+
+    :param sources: values by group and name; the last one of an option counts
+    """
+    merged: dict[str, dict[str, Any]] = {}
+    for source in sources:
+        for group, values in source.items():
+            merged.setdefault(group, {}).update(values)
+    lines = [line for group, values in merged.items() for line in (
+        f'[{group}]', *(f'{name} = {_text(value)}'
+                        for name, value in values.items()))]
+    return '\n'.join(lines) + '\n'
 
 
 def _text(value: Any) -> str:
@@ -440,7 +448,7 @@ class _View:
         if name not in self._values:
             return found
         return (_View(found, self._values[name])
-                if isinstance(found, cfg.ConfigOpts.GroupAttr)
+                if isinstance(found, (cfg.ConfigOpts.GroupAttr, _View))
                 else self._values[name])
 
     def __contains__(self, name: object) -> bool:

@@ -54,6 +54,7 @@ from cellsched.simulator.engine import Process
 from cellsched.simulator.engine import Processors
 from cellsched.simulator.engine import SimulatedClock
 from cellsched.simulator.engine import Waiters
+from cellsched.standalone import deployment
 from cellsched.testing import builders
 
 #: Seconds between two reports of a host.
@@ -280,12 +281,9 @@ def configuration(
 
     :raises cellsched.exception.InvalidField: names the option
     """
-    lines = [line for group, values in options.items() for line in (
-        f'[{group}]', *(f'{name} = {_text(value)}'
-                        for name, value in values.items()))]
     with tempfile.TemporaryDirectory() as directory:
         file = pathlib.Path(directory) / 'schedulers.configuration'
-        file.write_text('\n'.join(lines), encoding='utf-8')
+        file.write_text(deployment.file_text(options), encoding='utf-8')
         try:
             return loader.load(files=[str(file)], dirs=[], messages=False)
         except exception.ConfigurationInvalid as exc:
@@ -293,10 +291,6 @@ def configuration(
                 where='scenario', field=str(exc.kwargs['field']).replace(
                     str(file), file.name),
                 **exc.reasons) from None
-
-
-def _text(value: Any) -> str:
-    return ','.join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 class ModelHostManager(HostManager):

@@ -118,7 +118,7 @@ class Faults:
     def strike(
         self, store: stores.Store, writes: bool, now: float
     ) -> str | None:
-        """Return the failure of a transaction; see ``stores.Gate.ask``."""
+        """Return the failure of a transaction; see ``processes.World.ask``."""
         name = store.url.rpartition('/')[2]
         kind = 'cell' if name.startswith('cell') and name != 'cell0' else name
         if self._is_down(name, kind, now):

@@ -20,6 +20,7 @@ from cellsched.db import cell as cell_schema
 from cellsched import objects
 from cellsched.simulator.promises import processes
 from cellsched.simulator.promises import stores
+from cellsched.standalone import deployment
 from cellsched.wiring import services
 
 #: Cells and their hosts, with the VCPUs of each host.
@@ -65,9 +66,6 @@ _SHARED: Mapping[str, Mapping[str, Any]] = {
     'claims': {'connection': 'sqlite:///simulated/claims'},
     'quota': {'instances': -1, 'cores': -1, 'ram': -1},
 }
-
-#: The groups of the options that events change.
-_CHANGED = {'host': None, 'state_path': None, 'adopt_guests': 'compute'}
 
 API = 'sqlite:///simulated/api'
 CELL0 = 'sqlite:///simulated/cell0'
@@ -167,18 +165,6 @@ def _mappings() -> list[objects.CellMapping]:
         for number, name in enumerate(['cell0', *CELLS])]
 
 
-def changed(conf: cfg.ConfigOpts, **values: Any) -> cfg.ConfigOpts:
-    """Return the configuration of the same file, with other values.
-
-    :param values: by the names of some of :data:`_CHANGED`
-    """
-    made = loader.load(files=conf.default_config_files, dirs=[])
-    for name, group in _CHANGED.items():
-        present = (conf[group] if group else conf)[name]
-        made.set_override(name, values.get(name, present), group)
-    return made
-
-
 def _confs(
     options: Mapping[str, Mapping[str, Any]], state_path: str
 ) -> dict[str, cfg.ConfigOpts]:
@@ -200,19 +186,10 @@ def _confs(
                             'state_path': f'{state_path}/{name}'},
                 'fake_virt': {'vcpus': hosts.get(name, 0)},
                 'database': {'connection': database(cell)}}
-    return {name: _conf(pathlib.Path(state_path) / f'{name}.conf',
-                        _SHARED, options, own)
-            for name, own in made.items()}
-
-
-def _conf(path: pathlib.Path, *sources: Mapping[str, Any]) -> cfg.ConfigOpts:
-    merged: dict[str, dict[str, Any]] = {}
-    for source in sources:
-        for group, values in source.items():
-            merged.setdefault(group, {}).update(values)
-    path.write_text('\n'.join(
-        line for group, values in merged.items()
-        for line in (f'[{group}]', *(
-            f'{name} = {value}' for name, value in values.items()))),
-        encoding='utf-8')
-    return loader.load(files=[str(path)], dirs=[])
+    confs = {}
+    for name, values in made.items():
+        path = pathlib.Path(state_path) / f'{name}.conf'
+        path.write_text(
+            deployment.file_text(_SHARED, options, values), 'utf-8')
+        confs[name] = loader.load(files=[str(path)], dirs=[])
+    return confs

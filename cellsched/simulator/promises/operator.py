@@ -13,6 +13,7 @@ from cellsched import exception
 from cellsched.simulator.promises import harness
 from cellsched.simulator.promises import machines
 from cellsched.simulator.promises import processes
+from cellsched.standalone.deployment import view
 from cellsched.wiring import services
 
 _COMPUTE = 'nova-compute'
@@ -89,8 +90,8 @@ class Operator:
         self._world.invariants.renamed(
             driver, file.database.connection == own.database.connection)
         driver.names.add(name)
-        process.conf = driver.conf = harness.changed(
-            file, host=name, state_path=own.state_path)
+        process.conf = driver.conf = view(file, {
+            'DEFAULT': {'host': name, 'state_path': own.state_path}})
         self._world.kill(process)
         self._force_down(driver)
 
@@ -100,8 +101,7 @@ class Operator:
             return
         driver, name = process.driver, process.conf.host
         driver.names = {name}
-        process.conf = driver.conf = harness.changed(
-            process.conf, adopt_guests=False)
+        process.conf = driver.conf = _adopting(process.conf, False)
         api = self._api()
         try:
             api.parts.discovery.discover()
@@ -123,10 +123,10 @@ class Operator:
         # A name of a restored cell can be that of another host by now.
         former = self._former.setdefault(process.name, process.conf)
         self._refusals[process.name] += 1
-        adopting = harness.changed(process.conf, adopt_guests=True)
+        adopting = _adopting(process.conf, True)
         if not self._refusals[process.name] % _REFUSALS_MAX:
             name = f'{process.name}-{self._refusals[process.name]}'
-            again = harness.changed(adopting, host=name)
+            again = view(adopting, {'DEFAULT': {'host': name}})
             driver.names.add(name)
         elif process.conf.compute.adopt_guests or self._random.random() < 0.5:
             again = former
@@ -219,3 +219,8 @@ class Operator:
         auditor = services.auditor(api.parts)
         report = auditor.run(settle_s=0.0)
         return {found.of for found in report.remaining}
+
+
+def _adopting(conf: Any, adopts: bool) -> Any:
+    """Return the configuration of an agent that adopts guests, or not."""
+    return view(conf, {'compute': {'adopt_guests': adopts}})

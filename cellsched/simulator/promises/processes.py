@@ -3,15 +3,15 @@
 
 from __future__ import annotations
 from collections.abc import Callable
+from collections.abc import Iterator
 from collections.abc import Mapping
 from concurrent import futures
+import contextlib
 import dataclasses
 import itertools
 import random
 from typing import Any
 import uuid
-
-import oslo_messaging
 
 from cellsched.simulator import engine
 from cellsched.simulator.promises import network
@@ -71,7 +71,7 @@ class Process:
         self.name = name
         self.conf = conf
         self._make = make
-        self._world = world
+        self.world = world
         self._random = random.Random(f'{world.seed} {name}')
         self.clock = engine.SimulatedClock(world)
         #: Survives a restart: servers run on when their agent is killed.
@@ -81,18 +81,15 @@ class Process:
         self.activities: list[engine.Process] = []
         self.lives = 0
         self.deaths = 0
-        #: Targets of RPC servers that were just started.
-        self._targets: list[oslo_messaging.Target] = []
 
     def parts(self) -> services.Components:
         """Return the components of a new process."""
         self.clock.began_ahead_s = self.clock.ahead_s
+        transports: Any = network.SimulatedTransports(self)
         parts = services.Components(
-            self.conf, self.clock, self._world.claims_of(self),
-            stores.SimulatedDatabases(
-                self._world.stores, self._world, self._world.clock),
-            self._transports(),
-            reached=lambda step: self._world.enter(f'reached {step}'),
+            self.conf, self.clock, self.world.claims_of(self),
+            stores.SimulatedDatabases(self.world), transports,
+            reached=lambda step: self.world.enter(f'reached {step}'),
             new_uuid=self._new_uuid)
         vars(parts)['random'] = random.Random(self._random.random())
         for name in 'executor', 'builders', 'senders':
@@ -111,16 +108,12 @@ class Process:
         self.lives += 1
         if not isinstance(service, services.Service):
             return
-        for server in service.servers:
-            # The server passes its target to the driver. It starts no thread
-            # before the first message.
-            server.start()
-            self._world.network.listeners.append(network.Listener(
-                self.conf.transport_url, self._targets.pop(),
-                server.dispatcher, self))
+        self.world.listeners += [
+            network.Listener(self.conf.transport_url, server, self)
+            for server in service.servers]
         self.periodic = [
             Periodic(f'{self.name} {function.__qualname__}', function,
-                     spacing_s, self._world.now + (
+                     spacing_s, self.world.now + (
                          0 if at_once else spacing_s))
             for function, spacing_s, at_once in service.periodic]
 
@@ -135,7 +128,8 @@ class Process:
         self.service = None
         self.deaths += 1
         self.periodic = []
-        self._world.network.leave(self)
+        self.world.listeners = [
+            each for each in self.world.listeners if each.process is not self]
         for activity in self.activities:
             activity.doomed = True
 
@@ -144,22 +138,22 @@ class Process:
         deaths = self.deaths
         return lambda: self.deaths == deaths
 
-    def _transports(self) -> Any:
-        return network.SimulatedTransports(
-            self.conf, lambda url: network.SimulatedDriver(
-                self.conf, url, self._world, self._targets.append,
-                self.life))
-
     def _new_uuid(self) -> str:
         return str(uuid.UUID(int=self._random.getrandbits(128), version=4))
 
 
-class World(stores.Gate, engine.Interleaver):
+class World(engine.Interleaver):
     """Processes and the objects that they share, without faults.
+
+    It intercepts all access of processes to databases, servers and brokers;
+    this class lets everything pass.
 
     :param stores_: databases by URL
     :param claims: the claim store; None for the configured one
     """
+
+    #: Open transactions. While there are any, no other thread runs.
+    depth = 0
 
     def __init__(
         self, stores_: Mapping[str, stores.Store], seed: int = 0,
@@ -171,7 +165,9 @@ class World(stores.Gate, engine.Interleaver):
         self.claims = claims
         #: The clock of database servers, which is correct.
         self.clock = engine.SimulatedClock(self)
-        self.network = network.Network()
+        #: Messages on their way, and RPC servers.
+        self.messages: list[network.Message] = []
+        self.listeners: list[network.Listener] = []
         self.processes: dict[str, Process] = {}
 
     def add(self, name: str, make: Callable[..., Any], conf: Any) -> Process:
@@ -190,6 +186,37 @@ class World(stores.Gate, engine.Interleaver):
         """Run no process: this world has callers only."""
         return None
 
+    def enter(self, what: str) -> None:
+        """Let other threads run before an operation."""
+
+    def ask(self, store: stores.Store, writes: bool) -> str | None:
+        """Return the failure of a transaction, or None.
+
+        ``lost`` rolls it back for a concurrent transaction. ``unknown``
+        commits it, and raises that the database is unreachable.
+
+        :raises cellsched.exception.DatabaseUnreachable: the database is down
+        """
+
+    def ask_server(self, what: str) -> stores.Fate:
+        """Return the fate of a request to the server of a claim store."""
+        return stores.Fate.ANSWERED
+
+    def finished(self, store: stores.Store | None) -> None:
+        """Check the result of a transaction; None is a claim server."""
+
+    @contextlib.contextmanager
+    def inside(self, store: stores.Store) -> Iterator[None]:
+        """Hold a store open for one transaction."""
+        assert not store.is_open, f'{store.url} is opened twice at a time'
+        store.is_open = True
+        self.depth += 1
+        try:
+            yield
+        finally:
+            store.is_open = False
+            self.depth -= 1
+
     def post(self, message: network.Message) -> None:
         """Put a message into the queue of its broker."""
-        self.network.messages.append(message)
+        self.messages.append(message)

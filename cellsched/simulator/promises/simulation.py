@@ -13,11 +13,11 @@ from typing import Any
 
 from oslo_log import log
 
+from cellsched.conf import loader
 from cellsched import exception
 from cellsched.simulator import engine
 from cellsched.simulator.promises import faults
 from cellsched.simulator.promises.harness import CELLS
-from cellsched.simulator.promises.harness import changed
 from cellsched.simulator.promises.harness import database
 from cellsched.simulator.promises.harness import Harness
 from cellsched.simulator.promises.harness import NEVER_S
@@ -148,8 +148,9 @@ class Simulation(processes.World):
             self.add(name, services.conductor, confs[name]).start()
         # Each scheduler has its configuration call it at changes, and would
         # live as long as that.
+        files = confs['scheduler'].default_config_files
         self.add('scheduler', services.scheduler,
-                 changed(confs['scheduler'])).start()
+                 loader.load(files=files, dirs=[])).start()
         self.add('api', services.api, confs['api']).start()
         for store in self.stores.values():
             store.is_changed()
@@ -237,7 +238,7 @@ class Simulation(processes.World):
         arriving = self.faults.deliver(message, self.now)
         if len(arriving) != 1:
             self.note(f'{message} arrives {len(arriving)} times')
-        self.network.messages += arriving
+        self.messages += arriving
 
     def ask(self, store: stores.Store, writes: bool) -> str | None:
         verb = 'write' if writes else 'read'
@@ -411,9 +412,11 @@ class Simulation(processes.World):
         """
         for activity in self._ready:
             yield self._ready_at(activity), functools.partial(_same, activity)
-        for message, listener in self.network.deliverable():
-            yield message.not_before, functools.partial(
-                self._receive, message, listener)
+        for message in self.messages:
+            for listener in self.listeners:
+                if listener.hears(message):
+                    yield message.not_before, functools.partial(
+                        self._receive, message, listener)
         # A suspended process finds the changes of periodic tasks.
         passes = self.now < max(
             self.faults.until, *self._frozen.values(), 0.0) and (
@@ -434,11 +437,11 @@ class Simulation(processes.World):
     def _receive(
         self, message: network.Message, listener: network.Listener
     ) -> engine.Process:
-        self.network.messages.remove(message)
+        self.messages.remove(message)
         process = listener.process
         return self._activity(
             process, f'{process.name} {message.method}',
-            lambda: listener.receive(message, self))
+            lambda: listener.receive(message))
 
     def _periodic(
         self, process: processes.Process, each: processes.Periodic

@@ -69,59 +69,18 @@ class Fate(enum.Enum):
     TWICE = 'done twice'
 
 
-class Gate:
-    """Interception of all access of processes to databases and servers.
-
-    This class intercepts nothing.
-    """
-
-    #: Open transactions. While there are any, no other thread runs.
-    depth = 0
-
-    def enter(self, what: str) -> None:
-        """Let other threads run before an operation."""
-
-    def ask(self, store: Store, writes: bool) -> str | None:
-        """Return the failure of a transaction, or None.
-
-        ``lost`` rolls it back for a concurrent transaction. ``unknown``
-        commits it, and raises that the database is unreachable.
-
-        :raises cellsched.exception.DatabaseUnreachable: the database is down
-        """
-
-    def ask_server(self, what: str) -> Fate:
-        """Return the fate of a request to the server of a claim store."""
-        return Fate.ANSWERED
-
-    def finished(self, store: Store | None) -> None:
-        """Check the result of a transaction; None is a claim server."""
-
-    @contextlib.contextmanager
-    def inside(self, store: Store) -> Iterator[None]:
-        """Hold a store open for one transaction."""
-        assert not store.is_open, f'{store.url} is opened twice at a time'
-        store.is_open = True
-        self.depth += 1
-        try:
-            yield
-        finally:
-            store.is_open = False
-            self.depth -= 1
-
-
 class SimulatedDatabase(session.Database):
     """A store as one process opens it.
 
-    :param clock: the clock of the database server
+    :param world: intercepts all access; see ``processes.World``
     """
 
     def __init__(
-        self, store: Store, schema: str, gate: Gate, clock: Clock
+        self, store: Store, schema: str, world: Any
     ) -> None:
-        super().__init__(store.url, schema, clock=clock)
+        super().__init__(store.url, schema, clock=world.clock)
         self._store = store
-        self._gate = gate
+        self._world = world
 
     @property
     def engine(self) -> Any:
@@ -129,23 +88,23 @@ class SimulatedDatabase(session.Database):
 
     @contextlib.contextmanager
     def writer(self) -> Iterator[Any]:
-        wrong = self._gate.ask(self._store, True)
-        with self._gate.inside(self._store), super().writer() as connection:
+        wrong = self._world.ask(self._store, True)
+        with self._world.inside(self._store), super().writer() as connection:
             yield connection
             if wrong == 'lost':
                 raise exception.TransactionLost(
                     schema=self.schema, reason='another one was faster')
-        self._gate.finished(self._store)
+        self._world.finished(self._store)
         if wrong == 'unknown':
             raise unreachable(self._store, 'gone at the commit')
 
     @contextlib.contextmanager
     def each_alone(self) -> Iterator[Any]:
-        self._gate.ask(self._store, False)
-        with self._gate.inside(self._store), (
+        self._world.ask(self._store, False)
+        with self._world.inside(self._store), (
                 super().each_alone()) as connection:
             yield connection
-        self._gate.finished(self._store)
+        self._world.finished(self._store)
 
     def close(self) -> None:
         """Close nothing: the connection is shared."""
@@ -154,22 +113,17 @@ class SimulatedDatabase(session.Database):
 class SimulatedDatabases(session.Databases):
     """The stores that a process can reach, by URL.
 
-    :param clock: the clock of the database servers
+    :param world: see ``processes.World``
     """
 
-    def __init__(
-        self, stores: Mapping[str, Store], gate: Gate, clock: Clock
-    ) -> None:
-        super().__init__(clock)
-        self._stores = stores
-        self._gate = gate
-        self._server_clock = clock
+    def __init__(self, world: Any) -> None:
+        super().__init__(world.clock)
+        self._world = world
 
     def get(
         self, url: str, schema: str, options: Mapping[str, Any] | None = None
     ) -> session.Database:
-        return SimulatedDatabase(
-            self._stores[url], schema, self._gate, self._server_clock)
+        return SimulatedDatabase(self._world.stores[url], schema, self._world)
 
 
 def unreachable(store: Store, reason: str) -> exception.DatabaseUnreachable:
@@ -182,17 +136,17 @@ class ClaimServer:
     """The server of a claim store, and the client of all processes.
 
     :param chance: random source for the delays of requests
-    :param gate: decides the fate of each request
+    :param world: decides the fate of each request
     """
 
     url = servers.DirectClient.url
 
     def __init__(
-        self, kind: servers.ClaimServerKind, chance: random.Random, gate: Gate
+        self, kind: servers.ClaimServerKind, chance: random.Random, world: Any
     ) -> None:
         self._kind = kind
         self._random = chance
-        self._gate = gate
+        self._world = world
         self._model = kind.model()
         self._late: list[Any] = []
         self.direct().sync()
@@ -211,11 +165,11 @@ class ClaimServer:
         :raises remote.NotSent: the request is not sent
         :raises remote.OutcomeUnknown: no answer arrives
         """
-        fate = self._gate.ask_server(str(request))
+        fate = self._world.ask_server(str(request))
         try:
             return self._answer(request, fate)
         finally:
-            self._gate.finished(None)
+            self._world.finished(None)
 
     def _answer(self, request: Any, fate: Fate) -> Any:
         if fate is Fate.NOT_SENT:

@@ -33,6 +33,12 @@ class TestView(base.TestCase):
             self.view.workers, self.view.virt.disk, self.view['virt']['disk']))
         self.assertEqual(('all', 8), (self.conf.host, self.conf.virt.vcpus))
 
+    def test_view_of_a_view_has_the_values_of_both(self):
+        view = deployment.view(self.view, {'virt': {'disk': 7}})
+
+        self.assertEqual((self.view.virt.vcpus, 7), (
+            view.virt.vcpus, view.virt.disk))
+
     def test_view_has_the_names_of_the_configuration(self):
         self.assertEqual([*self.conf], [*self.view])
         self.assertEqual([*self.conf.virt], [*self.view.virt])

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Brokers of a simulation, between oslo.messaging's clients and servers."""
 
+import types
+
 import oslo_messaging
 
 from cellsched import clock
@@ -10,7 +12,6 @@ from cellsched.rpc import client
 from cellsched.rpc import server
 from cellsched.simulator import engine
 from cellsched.simulator.promises import network
-from cellsched.simulator.promises import stores
 from tests.unit.rpc import base
 
 BROKER = 'local://simulated/api'
@@ -29,15 +30,18 @@ class Endpoint:
         raise exception.CellMappingNotFound(uuid='u')
 
 
-class World(stores.Gate, engine.Engine):
+class World(engine.Engine):
     """Has messages delivered when the calling process waits."""
 
     def __init__(self, test):
         super().__init__()
         self._test = test
 
+    def enter(self, what):
+        """Let no other process run."""
+
     def post(self, message):
-        self._test.network.messages.append(message)
+        self._test.messages.append(message)
         self.call_at(self.now, lambda: self._test.deliver())
 
 
@@ -45,21 +49,16 @@ class TestNetwork(base.RPCTestCase):
 
     def setUp(self):
         super().setUp()
-        self.network = network.Network()
-        self.targets = []
+        self.messages = []
         self.endpoint = Endpoint()
         self.world = World(self)
-        self.simulated = network.SimulatedTransports(self.conf, lambda url: (
-            network.SimulatedDriver(self.conf, url, self.world,
-                                    self.targets.append)))
-        self.server = server.server(
-            self.simulated.get(BROKER), 'topic', 'host', [self.endpoint],
-            clock.Clock().timestamp)
-        self.addCleanup(self.server.wait)
-        self.addCleanup(self.server.stop)
-        self.server.start()
-        self.client = client.Client(
-            self.simulated.get(BROKER), 'topic', '1.0', timeout_s=5)
+        process = types.SimpleNamespace(
+            conf=self.conf, world=self.world, life=lambda: lambda: True)
+        transport = network.SimulatedTransports(process).get(BROKER)
+        self.listener = network.Listener(BROKER, server.server(
+            transport, 'topic', 'host', [self.endpoint],
+            clock.Clock().timestamp), process)
+        self.client = client.Client(transport, 'topic', '1.0', timeout_s=5)
 
     def call(self, method, **arguments):
         """Return the answer to a call of a process."""
@@ -70,18 +69,10 @@ class TestNetwork(base.RPCTestCase):
         return answers.pop()
 
     def deliver(self):
-        [target] = self.targets
-        listener = network.Listener(
-            BROKER, target, self.server.dispatcher, self)
-        while self.network.messages:
-            letter = self.network.messages.pop(0)
-            self.assertTrue(listener.hears(letter))
-            listener.receive(letter, stores.Gate())
-
-    def test_server_announces_its_target_at_the_start(self):
-        [target] = self.targets
-
-        self.assertEqual(('topic', 'host'), (target.topic, target.server))
+        while self.messages:
+            letter = self.messages.pop(0)
+            self.assertTrue(self.listener.hears(letter))
+            self.listener.receive(letter)
 
     def test_call_returns_the_result_of_the_server(self):
         self.assertEqual({'said': 'x'}, self.call('say', what='x'))
@@ -93,7 +84,7 @@ class TestNetwork(base.RPCTestCase):
         self.assertEqual('u', error.uuid)
 
     def test_call_to_a_stopped_server_times_out(self):
-        self.deliver = self.network.messages.clear
+        self.deliver = self.messages.clear
 
         self.assertRaises(oslo_messaging.MessagingTimeout, self.call, 'say',
                           what='x')
@@ -108,7 +99,7 @@ class TestNetwork(base.RPCTestCase):
 
     def test_second_reply_to_a_message_is_ignored(self):
         self.client.cast(context.admin(), 'say', what='x')
-        [letter] = self.network.messages
+        [letter] = self.messages
         letter.call = network.SimulatedCall(
             engine.SimulatedEvent(self.world), reply='first')
 
@@ -118,8 +109,6 @@ class TestNetwork(base.RPCTestCase):
 
     def test_server_on_another_host_does_not_hear(self):
         self.client.cast(context.admin(), 'say', '1.0', 'there', what='x')
-        [target] = self.targets
-        [letter] = self.network.messages
+        [letter] = self.messages
 
-        self.assertFalse(network.Listener(
-            BROKER, target, self.server.dispatcher, self).hears(letter))
+        self.assertFalse(self.listener.hears(letter))
