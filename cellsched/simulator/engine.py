@@ -226,28 +226,25 @@ class Waiters:
 class Interleaver(Timeline):
     """Processes in an order that is decided at each pause.
 
-    :param decide: takes the running process, or None, and returns the next
-        one; None ends the run. It is called in the running process
+    :param decide: takes the process that paused, or None if it ended, and
+        returns the next one; None ends the run
     """
 
     def __init__(
         self, decide: Callable[[Process | None], Process | None]
     ) -> None:
         self._decide = decide
-        self._next: Process | None = None
         self._current: Process | None = None
 
     def interleave(self) -> None:
         """Run processes until none can run."""
-        main = greenlet.getcurrent()
-        self._next = self._decide(None)
-        while self._next is not None:
-            self._current = process = self._next
-            process.parent = main
-            process.switch()
-            if process.dead:
-                self._next = self._decide(None)
-        self._current = None
+        main, following = greenlet.getcurrent(), self._decide(None)
+        while following is not None:
+            self._current = following
+            following.parent = main
+            following.switch()
+            self._current = None
+            following = self._decide(None if following.dead else following)
 
     def calling(self) -> Process | None:
         """Return the calling process, or None if it is none of these."""
@@ -261,9 +258,7 @@ class Interleaver(Timeline):
         """
         process = self._current
         assert process is not None and process.parent is not None
-        self._next = self._decide(process)
-        if self._next is not process:
-            process.parent.switch()
+        process.parent.switch()
         if process.doomed:
             raise Killed
 
