@@ -5,17 +5,18 @@ A preset draws the load from published distributions; see ``presets.yaml``.
 :mod:`.traces` reads load from files of public data sets.
 """
 
+from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 import copy
+import dataclasses
 import functools
 from importlib import resources
 import math
 import pathlib
 from typing import Any
 from typing import NamedTuple
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -82,17 +83,17 @@ class Arrival(NamedTuple):
     group: str | None
 
 
-class Load(Protocol):
+@dataclasses.dataclass
+class Load:
     """Requests in the order of time.
 
-    ``shares`` has the share of each flavor in all servers.
+    :param shares: the share of each flavor in all servers
+    :param arrivals: yields the requests, each time the same
     """
 
     flavors: Sequence[Flavor]
     shares: Column
-
-    def arrivals(self) -> Iterator[Arrival]:
-        """Yield the requests, each time the same."""
+    arrivals: Callable[[], Iterator[Arrival]]
 
 
 class Curve:
@@ -153,7 +154,7 @@ class Curve:
         return remaining
 
 
-class SyntheticLoad:
+class SyntheticLoad(Load):
     """Load that is drawn from distributions.
 
     :param values: the preset, with changes of the scenario
@@ -167,8 +168,7 @@ class SyntheticLoad:
         self, values: Mapping[str, Any], random: np.random.Generator,
         hours: float, rate: float, initial: int = 0,
     ) -> None:
-        self.flavors: Sequence[Flavor]
-        self.flavors, self.shares = flavors_of(values)
+        super().__init__(*flavors_of(values), self._arrivals)
         self.lifetimes = _curve(values, 'lifetimes', LIFETIME_MIN_H)
         self.batches = _curve(values, 'batches', 0.5)
         self.initial = initial
@@ -197,7 +197,7 @@ class SyntheticLoad:
         return 1 + float(np.sum(1 - self.batches.share(
             np.arange(1, self._batch_max))))
 
-    def arrivals(self) -> Iterator[Arrival]:
+    def _arrivals(self) -> Iterator[Arrival]:
         random = copy.deepcopy(self._random)
         if self.initial:
             yield from self._drawn(
@@ -265,26 +265,20 @@ class SyntheticLoad:
                 tuple(lives[start:end]), self._groups[group])
 
 
-class TraceLoad:
-    """Load that is read from a trace."""
+def _traced(trace: traces.Trace, hours: float) -> Load:
+    """Return the load of a trace."""
+    count = int(np.searchsorted(trace.at, hours * _HOUR_S))
+    flavors = [Flavor(f'{vcpus}c-{memory_mb}m-{disk_gb}g', vcpus, memory_mb,
+                      disk_gb) for vcpus, memory_mb, disk_gb in trace.sizes]
+    totals = np.bincount(trace.flavors[:count], minlength=len(flavors))
 
-    def __init__(self, trace: traces.Trace, hours: float) -> None:
-        count = int(np.searchsorted(trace.at, hours * _HOUR_S))
-        self.flavors: Sequence[Flavor] = [
-            Flavor(f'{vcpus}c-{memory_mb}m-{disk_gb}g', vcpus, memory_mb,
-                   disk_gb) for vcpus, memory_mb, disk_gb in trace.sizes]
-        totals = np.bincount(trace.flavors[:count], minlength=len(trace.sizes))
-        self.shares: Column = totals / max(count, 1)
-        self._trace, self._count = trace, count
-
-    def arrivals(self) -> Iterator[Arrival]:
-        trace, count = self._trace, self._count
+    def arrivals() -> Iterator[Arrival]:
         # 1. Find the first server of each request.
         is_first = np.ones(count, dtype=bool)
         if trace.batched:
-            is_first[1:] = (np.diff(trace.at[:count]) != 0) | (
-                np.diff(trace.projects[:count]) != 0) | (
-                np.diff(trace.flavors[:count]) != 0)
+            is_first[1:] = np.any([
+                np.diff(each[:count]) != 0 for each in (
+                    trace.at, trace.projects, trace.flavors)], axis=0)
         firsts = np.flatnonzero(is_first)
         # 2. Yield requests, in parts if they have very many servers.
         for start, end in zip(firsts, np.r_[firsts[1:], count]):
@@ -293,48 +287,43 @@ class TraceLoad:
                 yield Arrival(
                     float(trace.at[begin]),
                     f'project-{trace.projects[begin]}',
-                    self.flavors[trace.flavors[begin]],
-                    tuple(lives.tolist()), None)
+                    flavors[trace.flavors[begin]], tuple(lives.tolist()), None)
+
+    return Load(flavors, totals / max(count, 1), arrivals)
 
 
-class RecordedLoad:
-    """Load that schedulers recorded; see :mod:`cellsched.scheduler.recording`.
+def _recorded(
+    path: str, hours: float, lifetimes: Curve | None,
+    random: np.random.Generator,
+) -> Load:
+    """Return the load of a recording, which has no deletions.
 
-    A recording has no deletions.
+    See :mod:`cellsched.scheduler.recording`.
 
     :param lifetimes: the distribution of lifetimes in hours; None for servers
         that stay
     """
-
-    def __init__(
-        self, path: str, hours: float, lifetimes: Curve | None,
-        random: np.random.Generator,
-    ) -> None:
-        self._arrivals: list[Arrival] = []
-        servers: dict[Flavor, int] = {}
-        start = None
-        for entry in recording.read(path):
-            start = entry.at if start is None else start
-            if entry.at - start > hours * _HOUR_S:
-                break
-            count = len(entry.uuids)
-            flavor = _flavor_of(entry.request)
-            servers[flavor] = servers.get(flavor, 0) + count
-            lives = [math.inf] * count if lifetimes is None else (
-                lifetimes.inverse(random.random(count)) * _HOUR_S).tolist()
-            group = entry.request.get('instance_group')
-            policy = group.get('policy') if group else None
-            self._arrivals.append(Arrival(
-                entry.at - start, str(entry.request.project_id), flavor,
-                tuple(lives), policy if policy in POLICIES else None))
-        if not servers:
-            raise invalid('recording', 'a file with decisions', 'it has none')
-        self.flavors: Sequence[Flavor] = [*servers]
-        self.shares: Column = np.array([*servers.values()]) / sum(
-            servers.values())
-
-    def arrivals(self) -> Iterator[Arrival]:
-        return iter(self._arrivals)
+    found: list[Arrival] = []
+    servers: dict[Flavor, int] = {}
+    start = None
+    for entry in recording.read(path):
+        start = entry.at if start is None else start
+        if entry.at - start > hours * _HOUR_S:
+            break
+        count = len(entry.uuids)
+        flavor = _flavor_of(entry.request)
+        servers[flavor] = servers.get(flavor, 0) + count
+        lives = [math.inf] * count if lifetimes is None else (
+            lifetimes.inverse(random.random(count)) * _HOUR_S).tolist()
+        group = entry.request.get('instance_group')
+        policy = group.get('policy') if group else None
+        found.append(Arrival(
+            entry.at - start, str(entry.request.project_id), flavor,
+            tuple(lives), policy if policy in POLICIES else None))
+    if not servers:
+        raise invalid('recording', 'a file with decisions', 'it has none')
+    shares = np.array([*servers.values()]) / sum(servers.values())
+    return Load([*servers], shares, lambda: iter(found))
 
 
 def _flavor_of(request: objects.RequestSpec) -> Flavor:
@@ -372,11 +361,11 @@ def of(
     kind = next((each for each in LOADS if each in section), 'preset')
     check('scenario', section, LOADS[kind], 'load')
     if kind == 'trace':
-        return TraceLoad(traces.read(
+        return _traced(traces.read(
             pathlib.Path(section['trace']), section.get('form'),
             section.get('machine')), hours)
     if kind == 'recording':
-        return RecordedLoad(
+        return _recorded(
             section['recording'], hours,
             _curve(section, 'lifetimes', LIFETIME_MIN_H)
             if 'lifetimes' in section else None, random)

@@ -6,6 +6,7 @@ returns the measures as a document.
 """
 
 import array
+import bisect
 import collections
 from collections.abc import Callable
 from collections.abc import Mapping
@@ -45,14 +46,8 @@ def compaction(
     found = []
     for _ in range(permutations):
         order = random.permutation(hosts)
-        low, high = 0, hosts
-        while low < high:
-            middle = (low + high) // 2
-            if fits(order[:middle]):
-                high = middle
-            else:
-                low = middle + 1
-        found.append(high)
+        found.append(bisect.bisect_left(
+            range(hosts), True, key=lambda count: fits(order[:count])))
     return np.array(found, dtype='int64')
 
 

@@ -12,7 +12,6 @@ from importlib import resources
 import math
 import sys
 from typing import Any
-from typing import NamedTuple
 
 import jinja2
 
@@ -28,50 +27,6 @@ WIDTH, HEIGHT = 480, 150
 _THIN = '\N{NARROW NO-BREAK SPACE}'
 
 Document = Mapping[str, Any]
-
-
-class Measure(NamedTuple):
-    """A measure with a chart.
-
-    :param title: begins with the thing, and ends with the unit
-    :param is_share: whether values from 0 to 1 are shown as percentages
-    :param is_count: whether values are sums since the start, of which the
-        difference between samples is shown
-    """
-
-    name: str
-    title: str
-    is_share: bool = False
-    is_count: bool = False
-
-
-MEASURES = (
-    Measure('servers', 'Servers'),
-    Measure('used_vcpus', 'vCPUs in use', True),
-    Measure('used_memory', 'Memory in use', True),
-    Measure('empty_hosts', 'Hosts without servers', True),
-    Measure('stranded_vcpus', 'vCPUs without memory', True),
-    Measure('stranded_memory', 'Memory without vCPUs', True),
-    Measure('fragmentation_vcpus', 'Free vCPUs that the flavors cannot use',
-            True),
-    Measure('fragmentation_memory', 'Free memory that the flavors cannot use',
-            True),
-    Measure('placed', 'Servers placed in each interval', is_count=True),
-    Measure('refused', 'Servers refused in each interval', is_count=True),
-    Measure('refused_although_it_fitted',
-            'Refused although a host had room, in each interval',
-            is_count=True),
-    Measure('conflicts', 'Conflicts of claims in each interval',
-            is_count=True),
-    Measure('retries', 'Retries in each interval', is_count=True),
-    Measure('time_to_place_s', 'Mean time to place, seconds'),
-    Measure('scheduler_busy', 'Schedulers at work', True),
-    Measure('lost', 'Servers lost in each interval', is_count=True),
-    Measure('recovered', 'Servers recovered in each interval', is_count=True),
-    Measure('evacuations_refused',
-            'Lost servers without a new host, in each interval',
-            is_count=True),
-)
 
 
 def html(documents: Sequence[Document]) -> str:
@@ -91,8 +46,8 @@ def html(documents: Sequence[Document]) -> str:
         names=names, width=WIDTH, height=HEIGHT,
         runs=[{**document, 'name': name, 'scenario': _scenario(document)}
               for document, name in zip(documents, names)],
-        figures=_figures(documents), charts=[*_charts(documents)],
-        projects=PROJECTS)
+        figures=_figures(documents), projects=PROJECTS,
+        charts_of=lambda measures: [*_charts(documents, measures)])
 
 
 def _figures(documents: Sequence[Document]) -> list[dict[str, Any]]:
@@ -134,35 +89,41 @@ def _names(documents: Sequence[Document]) -> list[str]:
     return names
 
 
-def _charts(documents: Sequence[Document]) -> Iterator[dict[str, Any]]:
+def _charts(
+    documents: Sequence[Document], measures: Sequence[tuple[str, str, str]]
+) -> Iterator[dict[str, Any]]:
     """Yield the chart of each measure that is not always 0.
 
     A chart has labels for the ends of its axes and, for each run, the SVG
     coordinates of the parts of a line.
+
+    :param measures: each with its title and its kind: ``share`` for values
+        from 0 to 1, shown as percentages, or ``sum`` for sums since the start,
+        of which the difference between samples is shown
     """
-    for measure in MEASURES:
-        found = [_points(document['series'], measure)
+    for name, title, kind in measures:
+        found = [_points(document['series'], name, kind == 'sum')
                  for document in documents]
         values = [value for points in found for _, value in points
                   if value is not None]
         if not any(values):
             continue
         end = max(at for points in found for at, _ in points) or 1.0
-        top = 1.0 if measure.is_share and max(values) > 0.5 else _round_up(
+        top = 1.0 if kind == 'share' and max(values) > 0.5 else _round_up(
             max(values))
-        label = _percent if measure.is_share else _number
-        yield {'title': measure.title, 'top': label(top),
+        label = _percent if kind == 'share' else _number
+        yield {'title': title, 'top': label(top),
                'half': label(top / 2), 'end': _duration(end),
                'lines': [[*_parts(points, end, top)] for points in found]}
 
 
 def _points(
-    series: Mapping[str, Sequence[float | None]], measure: Measure
+    series: Mapping[str, Sequence[float | None]], name: str, is_sum: bool
 ) -> list[tuple[float, float | None]]:
     """Return the times and values of a measure, at most so many."""
     times = [float(at or 0) for at in series.get('at_s', ())]
-    values = list(series.get(measure.name, ()))
-    if measure.is_count:
+    values = list(series.get(name, ()))
+    if is_sum:
         values = [(value or 0) - (before or 0) for value, before in zip(
             values, [0, *values])]
     step = -(-len(times) // POINTS_MAX) or 1
@@ -171,7 +132,7 @@ def _points(
         some = [value for value in values[start:start + step]
                 if value is not None]
         total = math.fsum(some) if some else None
-        if total is not None and not measure.is_count:
+        if total is not None and not is_sum:
             total /= len(some)
         points.append((times[start], total))
     return points

@@ -135,16 +135,15 @@ def _rows(path: pathlib.Path) -> Iterator[list[float]]:
     """Yield the values of the rows, checked."""
     try:
         with path.open(encoding='utf-8', newline='') as file:
-            rows = csv.reader(file)
-            header = [name.strip() for name in next(rows, [])]
+            rows = csv.DictReader(file)
+            rows.fieldnames = [each.strip() for each in rows.fieldnames or ()]
             for name in _HUAWEI:
-                if name not in header:
+                if name not in rows.fieldnames:
                     raise yaml_file.invalid(
                         path, ('line 1',), f'a header with the column {name}',
                         'the column is missing')
             for row in rows:
-                texts = dict(zip(header, row))
-                yield [_number(path, rows.line_num, name, texts.get(name))
+                yield [_number(path, rows.line_num, name, row[name])
                        for name in _HUAWEI]
     except (csv.Error, UnicodeDecodeError):
         raise yaml_file.invalid(path, (), 'a CSV file in UTF-8',

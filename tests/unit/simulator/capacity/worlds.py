@@ -29,21 +29,8 @@ def arrivals(count, at=1.0, spacing_s=1e-6, lifetime_s=math.inf):
                          (lifetime_s,), None) for number in range(count)]
 
 
-class Given:
-    """A load that is given."""
-
-    flavors = [FLAVOR]
-    shares = np.ones(1)
-
-    def __init__(self, requests):
-        self._requests = requests
-
-    def arrivals(self):
-        return iter(self._requests)
-
-
 def make(requests, **keys):
     """Return a run of a scenario with these keys."""
     return run.Run(scenario.of(pathlib.Path('test.yaml'), {
         'name': 'test', 'hours': 0.05, 'hosts': hosts(10, 10), 'load': {},
-        **keys}), Given(requests))
+        **keys}), load.Load([FLAVOR], np.ones(1), lambda: iter(requests)))
