@@ -24,13 +24,9 @@ NODE = 'movable'
 NODE_ID = '11111111-1111-4111-8111-111111111111'
 _NODE_VCPUS = 2
 
-
-class MovableNode:
-    """A node with guests, which keeps its uuid, as bare-metal nodes do."""
-
-    def __init__(self) -> None:
-        #: The times at which its guests were spawned, by uuid.
-        self.guests: dict[str, datetime.datetime] = {}
+#: A node that keeps its uuid, as bare-metal nodes do: the times at which its
+#: guests were spawned, by uuid.
+MovableNode = dict[str, datetime.datetime]
 
 
 class Machine(fake.FakeDriver):
@@ -88,18 +84,17 @@ class Machine(fake.FakeDriver):
             raise exception.BuildFailed(
                 uuid=instance.uuid, reason='the node is gone')
         else:
-            self.node.guests.setdefault(instance.uuid, self.clock.now())
+            self.node.setdefault(instance.uuid, self.clock.now())
 
     def destroy(self, instance: objects.Instance) -> None:
         if instance.uuid in self.list_instances():
             self._destroyed(instance.uuid)
         if self.node is not None:
-            self.node.guests.pop(instance.uuid, None)
+            self.node.pop(instance.uuid, None)
         super().destroy(instance)
 
     def list_instances(self) -> list[str]:
-        moving = () if self.node is None else self.node.guests
-        return sorted({*super().list_instances(), *moving})
+        return sorted({*super().list_instances(), *(self.node or ())})
 
     def parts(self) -> dict[str, int]:
         """Return the numbers of its CPUs, pages and devices, by class."""
@@ -116,6 +111,4 @@ class Machine(fake.FakeDriver):
             for uuid, place in kept.items()}
 
     def spawned_at(self, uuid: str) -> datetime.datetime | None:
-        if self.node is not None and uuid in self.node.guests:
-            return self.node.guests[uuid]
-        return super().spawned_at(uuid)
+        return (self.node or {}).get(uuid) or super().spawned_at(uuid)

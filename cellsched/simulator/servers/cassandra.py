@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A model of Cassandra, for the requests of the claim store."""
 
+import collections
 import dataclasses
 from typing import Any
 
@@ -8,13 +9,13 @@ from cellsched.claims.cassandra import requests
 from cellsched import exception
 
 
+@dataclasses.dataclass
 class _Partition:
     """The rows and figures of a provider; a new one has no figures."""
 
-    def __init__(self, provider: str) -> None:
-        self.provider = provider
-        self.figures: requests.Figures | None = None
-        self.rows: dict[tuple[str, str], requests.ClaimRow] = {}
+    figures: requests.Figures | None = None
+    rows: dict[tuple[str, str], requests.ClaimRow] = dataclasses.field(
+        default_factory=dict)
 
 
 class CassandraModel:
@@ -28,9 +29,9 @@ class CassandraModel:
     def __init__(self, adds: bool = True) -> None:
         self.adds = adds
         self.consumers: dict[str, requests.VersionedRow] = {}
-        self.partitions: dict[str, _Partition] = {}
+        self.partitions = collections.defaultdict[str, _Partition](_Partition)
         self.trees: dict[str, requests.Tree] = {}
-        self.noted: dict[int, dict[str, None]] = {}
+        self.noted = collections.defaultdict[int, dict[str, None]](dict)
         self.created = False
 
     def answer(self, request: Any) -> Any:
@@ -61,26 +62,21 @@ class CassandraModel:
             self.consumers[request.consumer] = request.row
         return requests.Written(True)
 
-    def _figures(self, provider: str) -> requests.Figures | None:
-        partition = self.partitions.get(provider)
-        return partition.figures if partition else None
-
     def _read_figures(
         self, request: requests.ReadFigures
     ) -> requests.Figures | None:
-        return self._figures(request.provider)
+        return self.partitions[request.provider].figures
 
     def _read_claims(
         self, request: requests.ReadClaims
     ) -> list[requests.ClaimRow]:
-        partition = self.partitions.get(request.provider)
-        rows = partition.rows if partition else {}
+        rows = self.partitions[request.provider].rows
         return [rows[key] for key in sorted(rows)
                 if request.keys is None or key in request.keys]
 
     def _read_provider(self, request: requests.ReadProvider) -> Any:
         rows = self._read_claims(requests.ReadClaims(request.provider))
-        return (self._figures(request.provider),
+        return (self.partitions[request.provider].figures,
                 [row for row in rows if row.resources])
 
     def _change_provider(
@@ -89,17 +85,16 @@ class CassandraModel:
         if request.seen is None and not self.adds:
             raise exception.ConfigurationInvalid(
                 field='request', problem='it adds claims')
-        partition = self.partitions.get(request.provider)
-        figures = partition.figures if partition else None
-        if partition is None or figures is None:
+        partition = self.partitions[request.provider]
+        figures, rows = partition.figures, partition.rows
+        if figures is None:
             return requests.ProviderChanged(False)
-        rows = partition.rows
         holds = (
             figures.inventory == request.inventory
             and (request.seen is None
                  or request.seen.generation == figures.generation)
-            and all(_at_most(figures.used[number], most)
-                    for number, most in request.bounds)
+            and all((amount := figures.used[number]) is not None
+                    and amount <= most for number, most in request.bounds)
             and not any(row.key in rows for row in request.inserted)
             and all(rows.get(row.key) == row for row in request.deleted))
         if not holds:
@@ -108,8 +103,10 @@ class CassandraModel:
                 False, figures if request.inserted else None)
         base = figures if request.seen is None else request.seen
         used = list(base.used)
-        for number, amount in request.added:
-            used[number] = _sum(used[number], amount)
+        for number, more in request.added:
+            # The sum of no amount is none.
+            amount = used[number]
+            used[number] = None if amount is None else amount + more
         partition.figures = dataclasses.replace(
             figures, generation=base.generation + 1,
             consumers=base.consumers + request.consumers,
@@ -123,8 +120,7 @@ class CassandraModel:
     def _set_inventory(
         self, request: requests.SetInventory
     ) -> requests.ProviderChanged:
-        partition = self.partitions.setdefault(
-            request.provider, _Partition(request.provider))
+        partition = self.partitions[request.provider]
         figures = partition.figures
         if (figures and figures.inventory) != request.seen or (
                 figures is not None
@@ -145,20 +141,18 @@ class CassandraModel:
     def _set_figures(
         self, request: requests.SetFigures
     ) -> requests.ProviderChanged:
-        provider = request.seen.provider
-        figures = self._figures(provider)
+        partition = self.partitions[request.seen.provider]
+        figures = partition.figures
         if figures is None or figures.generation != request.seen.generation:
             return requests.ProviderChanged(False)
-        self.partitions[provider].figures = request.figures
+        partition.figures = request.figures
         return requests.ProviderChanged(True)
 
     def _fence(self, request: requests.Fence) -> requests.ClaimRow | None:
-        partition = self.partitions.setdefault(
-            request.provider, _Partition(request.provider))
+        rows = self.partitions[request.provider].rows
         fence = requests.ClaimRow(request.consumer, request.attempt)
-        found = partition.rows.get(fence.key)
-        if found is None:
-            partition.rows[fence.key] = fence
+        found = rows.get(fence.key)
+        rows.setdefault(fence.key, fence)
         return found
 
     def _scan(self, request: requests.Scan) -> list[Any]:
@@ -195,14 +189,14 @@ class CassandraModel:
             for each in self._scan(requests.Scan(figures=True))]
 
     def _announce(self, request: requests.Announce) -> None:
-        noted = self.noted.setdefault(request.bucket, {})
+        noted = self.noted[request.bucket]
         if request.is_over:
             noted.pop(request.consumer, None)
         else:
             noted[request.consumer] = None
 
     def _read_announced(self, request: requests.ReadAnnounced) -> list[str]:
-        return [*self.noted.get(request.bucket, ())]
+        return [*self.noted[request.bucket]]
 
     def _describe(
         self, request: requests.Describe,
@@ -213,12 +207,3 @@ class CassandraModel:
 
     def _create(self, request: requests.Create) -> None:
         self.created = True
-
-
-def _at_most(amount: int | None, most: int) -> bool:
-    return amount is not None and amount <= most
-
-
-def _sum(amount: int | None, more: int) -> int | None:
-    """Return a sum, or None if a term is None."""
-    return None if amount is None else amount + more
