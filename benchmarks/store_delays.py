@@ -52,6 +52,7 @@ from cellsched import context  # noqa: E402
 from cellsched.db import session  # noqa: E402
 from cellsched.scheduler.drivers import filter_scheduler  # noqa: E402
 from cellsched.simulator.capacity import stores as models  # noqa: E402
+from cellsched.simulator import servers  # noqa: E402
 
 NAMES = ('postgresql', 'mariadb', 'etcd', 'cassandra', 'placement')
 
@@ -66,8 +67,6 @@ CLIENTS = {'etcd': ('cellsched.claims.etcd.client', 'EtcdClient'),
                          'CassandraClient'),
            'placement': ('cellsched.claims.placement.client',
                          'KeystoneClient')}
-MODELS = {'etcd': models.EtcdClient, 'cassandra': models.CassandraClient,
-          'placement': models.PlacementClient}
 
 HOSTS, CANDIDATES, ROOM, WARM_UP, PARTS = 16, 8, 10 ** 5, 50, 6
 
@@ -168,11 +167,10 @@ def watched(name):
         yield sent
         return
     module, class_name = CLIENTS[name]
-    model = MODELS[name]
+    model = servers.KINDS[name].model()
     end = base.watch(
         getattr(__import__(module, fromlist=[class_name]), class_name),
-        lambda request, answer: sent.append(
-            (model.is_write(request), model.size(request) - 1)))
+        lambda request, answer: sent.append(model.cost(request)))
     try:
         yield sent
     finally:

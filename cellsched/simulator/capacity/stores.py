@@ -13,7 +13,6 @@ time and the disk of the server. ``delays.json`` has these times, as
 
 import collections
 from collections.abc import Callable
-from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
@@ -33,9 +32,7 @@ import numpy.typing as npt
 from oslo_config import cfg
 
 from cellsched.claims import base
-from cellsched.claims.cassandra import requests as cassandra_requests
 from cellsched.claims.coordination import ContentionLock
-from cellsched.claims.etcd import protocol
 from cellsched.claims import memory
 from cellsched.claims import remote
 from cellsched import exception
@@ -153,7 +150,7 @@ class StoreServer:
         self.conflicts = 0
         #: The model of the server, for stores of production.
         self.model: Any = None
-        if self.kind in _CLIENTS:
+        if self.kind in servers.KINDS:
             self.model = servers.KINDS[self.kind].model()
 
     def seconds(self, side: str, writes: bool, further: int) -> float:
@@ -184,6 +181,14 @@ class StoreServer:
             raise failure
         yield self.seconds('', writes, further)
         self.engine.sleep(self._half_trip_s)
+
+    @contextlib.contextmanager
+    def locked(self, names: Iterable[str]) -> Iterator[None]:
+        """Hold the locks of records."""
+        with contextlib.ExitStack() as stack:
+            for name in sorted(names):
+                stack.enter_context(self.locks[name])
+            yield
 
 
 def _timed(name: str, writes: bool = False) -> Any:
@@ -275,8 +280,8 @@ class SQLModel(ModelStore):
     """
 
     def claim(self, claims: Sequence[base.Claim]) -> int:
-        with self._call(True, len(claims) - 1), self._locked(
-                sorted({claim.provider for claim in claims})):
+        with self._call(True, len(claims) - 1), self._server.locked(
+                {claim.provider for claim in claims}):
             new = self._ledger.claim(claims)
             self._commit_lane(claims[0].consumer)
         return new
@@ -304,7 +309,7 @@ class SQLModel(ModelStore):
                     continue
                 with contextlib.suppress(
                         exception.ClaimRefused, exception.ClaimConflict), (
-                            self._locked([claim.provider])):
+                            self._server.locked([claim.provider])):
                     self._ledger.claim([claim])
                     self._commit_lane(claim.consumer)
                     return place
@@ -327,13 +332,6 @@ class SQLModel(ModelStore):
             for usage in [usages[claim.provider]]
             for name, amount in claim.resources.items()
             if usage.used.get(name, 0) + amount > usage.capacity.get(name, 0)}
-
-    @contextlib.contextmanager
-    def _locked(self, providers: Collection[str]) -> Iterator[None]:
-        with contextlib.ExitStack() as stack:
-            for provider in providers:
-                stack.enter_context(self._server.locks[provider])
-            yield
 
     def _commit_lane(self, consumer: str) -> None:
         """Lock a row of the feed and commit."""
@@ -401,7 +399,7 @@ class UncheckedModel(ModelStore):
 class ServerClient:
     """The client of a store of production, in simulated time."""
 
-    url = 'simulated'
+    url = servers.DirectClient.url
 
     def __init__(self, server: StoreServer, spend: Spend) -> None:
         self._server = server
@@ -413,36 +411,23 @@ class ServerClient:
         :raises remote.OutcomeUnknown: the server failed meanwhile
         :raises remote.NotSent: the server has failed
         """
-        server, writes = self._server, self.is_write(request)
+        server, model = self._server, self._server.model
+        writes, further = model.cost(request)
         with server.request(
-                self._spend, writes, self.size(request) - 1,
+                self._spend, writes, further,
                 remote.NotSent('the server failed')) as seconds:
-            answer = self.serve(request, seconds, writes)
+            with server.locked(
+                    model.partitions_of(request) if writes else ()):
+                begun = model.begin(request)
+                server.processors.use(seconds)
+                if writes:
+                    # So does a transaction that fails.
+                    server.disk.flush()
+                answer = model.finish(begun)
             if server.is_down:
                 raise remote.OutcomeUnknown('the server failed')
-            server.conflicts += self.is_conflict(request, answer)
+            server.conflicts += writes and model.is_conflict(request, answer)
         return answer
-
-    @classmethod
-    def size(cls, request: Any) -> int:
-        """Return the number of claims or of reads in a request."""
-        return 1
-
-    def serve(self, request: Any, seconds: float, writes: bool) -> Any:
-        """Execute a request in the server."""
-        self._server.processors.use(seconds)
-        if writes:
-            self._server.disk.flush()
-        return self._server.model.answer(request)
-
-    @classmethod
-    def is_write(cls, request: Any) -> bool:
-        """Return whether the server writes to its disk."""
-        raise NotImplementedError
-
-    def is_conflict(self, request: Any, answer: Any) -> bool:
-        """Return whether another client was faster."""
-        raise NotImplementedError
 
 
 @contextlib.contextmanager
@@ -462,105 +447,6 @@ def database_lock(
     finally:
         lock.release()
 
-
-class EtcdClient(ServerClient):
-    """A failed transaction waits for the disk, too."""
-
-    @classmethod
-    def size(cls, request: Any) -> int:
-        ops = getattr(request, 'success', ())
-        if not cls.is_write(request):
-            return max(1, len(ops))
-        # Each claim writes the key of its consumer.
-        return max(1, sum(b'/c/' in getattr(op, 'key', b'') for op in ops))
-
-    @classmethod
-    def is_write(cls, request: Any) -> bool:
-        return isinstance(request, protocol.Transaction) and any(
-            not isinstance(op, protocol.Get) for op in request.success)
-
-    def is_conflict(self, request: Any, answer: Any) -> bool:
-        if not isinstance(answer, protocol.TransactionOutcome) or (
-                not self.is_write(request)):
-            return False
-        return not answer.succeeded
-
-
-_CONDITIONAL = (
-    cassandra_requests.ChangeProvider, cassandra_requests.Fence,
-    cassandra_requests.SetFigures, cassandra_requests.WriteConsumer)
-
-
-class CassandraClient(ServerClient):
-    """Conditional writes of a partition come one after the other."""
-
-    @classmethod
-    def size(cls, request: Any) -> int:
-        return len(cls._parts(request))
-
-    def serve(self, request: Any, seconds: float, writes: bool) -> Any:
-        if not writes:
-            return super().serve(request, seconds, writes)
-        partitions = {str(getattr(each, 'provider', None)
-                          or getattr(each, 'consumer', ''))
-                      for each in self._parts(request)}
-        with contextlib.ExitStack() as stack:
-            for name in sorted(partitions):
-                stack.enter_context(self._server.locks[name])
-            return super().serve(request, seconds, writes)
-
-    @classmethod
-    def is_write(cls, request: Any) -> bool:
-        return any(isinstance(each, _CONDITIONAL)
-                   for each in cls._parts(request))
-
-    def is_conflict(self, request: Any, answer: Any) -> bool:
-        parts = self._parts(request)
-        answers = answer if isinstance(
-            request, cassandra_requests.Together) else [answer]
-        return any(
-            isinstance(each, _CONDITIONAL) and not getattr(
-                outcome, 'applied', True)
-            for each, outcome in zip(parts, answers))
-
-    @staticmethod
-    def _parts(request: Any) -> Sequence[Any]:
-        return request.requests if isinstance(
-            request, cassandra_requests.Together) else [request]
-
-
-class PlacementClient(ServerClient):
-    """A write of allocations reads first, and writes at the end."""
-
-    @classmethod
-    def size(cls, request: Any) -> int:
-        # The guard of the store is a consumer, too.
-        return max(len(request.body) - 1, 1) if (
-            request.method == 'POST'
-            and request.path == '/allocations') else 1
-
-    def serve(self, request: Any, seconds: float, writes: bool) -> Any:
-        server = self._server
-        if not writes:
-            server.processors.use(seconds)
-            return server.model.answer(request)
-        begun = server.model.begin(request)
-        server.processors.use(seconds)
-        server.disk.flush()
-        return server.model.finish(begun)
-
-    @classmethod
-    def is_write(cls, request: Any) -> bool:
-        return bool(request.method != 'GET')
-
-    def is_conflict(self, request: Any, answer: Any) -> bool:
-        return self.is_write(request) and answer.status == 409
-
-
-#: The clients of stores of production.
-_CLIENTS: Mapping[str, type[ServerClient]] = {
-    'cassandra': CassandraClient, 'etcd': EtcdClient,
-    'placement': PlacementClient}
 
 _MODELS: Mapping[str, type[ModelStore]] = {
     'memory': ModelStore, 'postgresql': SQLModel, 'mariadb': SQLModel,
@@ -582,9 +468,9 @@ def store_of(
     """Return the claim store of one scheduler."""
     kind = server.kind
     start: Any = server.engine.spawn
-    if kind in _CLIENTS:
+    if kind in servers.KINDS:
         return servers.KINDS[kind].store(
-            _CLIENTS[kind](server, spend), clock, random, locks=ContentionLock(
+            ServerClient(server, spend), clock, random, locks=ContentionLock(
                 clock, functools.partial(database_lock, server, spend),
                 start))
     return _MODELS[kind](server, ledger, spend)

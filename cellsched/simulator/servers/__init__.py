@@ -3,8 +3,7 @@
 
 A claim store sends requests through a client; see
 :mod:`cellsched.claims.remote`. Here the server is a model, which answers the
-requests of its store like the server, one at a time. It has no clock, threads
-or connections.
+requests of its store like the server, one at a time.
 """
 
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from cellsched.claims import cassandra as cassandra_store
 from cellsched.claims import etcd as etcd_store
 from cellsched.claims import placement as placement_store
 from cellsched import clock
+from cellsched.simulator.servers import base
 from cellsched.simulator.servers import cassandra
 from cellsched.simulator.servers import etcd
 from cellsched.simulator.servers import placement
@@ -38,12 +38,11 @@ class DirectClient:
 class ClaimServerKind(NamedTuple):
     """A kind of claim store with a server.
 
-    :param model: makes an empty server; its ``answer`` executes a request
-        atomically and returns the answer
+    :param model: makes an empty server
     :param store: makes a store from a client, a clock and a random source
     """
 
-    model: Callable[[], Any]
+    model: type[base.ServerModel]
     store: Callable[..., claims_base.ClaimStore]
 
     def direct(

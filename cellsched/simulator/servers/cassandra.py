@@ -2,11 +2,17 @@
 """A model of Cassandra, for the requests of the claim store."""
 
 import collections
+from collections.abc import Sequence
 import dataclasses
 from typing import Any
 
 from cellsched.claims.cassandra import requests
 from cellsched import exception
+from cellsched.simulator.servers import base
+
+_CONDITIONAL = (
+    requests.ChangeProvider, requests.Fence, requests.SetFigures,
+    requests.WriteConsumer)
 
 
 @dataclasses.dataclass
@@ -18,7 +24,7 @@ class _Partition:
         default_factory=dict)
 
 
-class CassandraModel:
+class CassandraModel(base.ServerModel):
     """A model of Cassandra that executes each request at once.
 
     No row expires.
@@ -39,6 +45,24 @@ class CassandraModel:
         answer: Any = getattr(
             self, requests.method(type(request).__name__))
         return answer(request)
+
+    def cost(self, request: Any) -> tuple[bool, int]:
+        parts = _parts(request)
+        return (any(isinstance(each, _CONDITIONAL) for each in parts),
+                len(parts) - 1)
+
+    def is_conflict(self, request: Any, answer: Any) -> bool:
+        answers = answer if isinstance(
+            request, requests.Together) else [answer]
+        return any(
+            isinstance(each, _CONDITIONAL) and not getattr(
+                outcome, 'applied', True)
+            for each, outcome in zip(_parts(request), answers))
+
+    def partitions_of(self, request: Any) -> set[str]:
+        return {str(getattr(each, 'provider', None)
+                    or getattr(each, 'consumer', ''))
+                for each in _parts(request)}
 
     def _together(self, request: requests.Together) -> list[Any]:
         return [self.answer(each) for each in request.requests]
@@ -207,3 +231,8 @@ class CassandraModel:
 
     def _create(self, request: requests.Create) -> None:
         self.created = True
+
+
+def _parts(request: Any) -> Sequence[Any]:
+    return request.requests if isinstance(
+        request, requests.Together) else [request]

@@ -2,9 +2,11 @@
 """A model of etcd, as far as the claim store asks for it."""
 
 from collections.abc import Iterator
+from typing import Any
 
 from cellsched.claims.etcd import protocol
 from cellsched.claims import remote
+from cellsched.simulator.servers import base
 
 #: Bytes of a request that are too many, without what gRPC adds.
 _BYTES_MAX = 1536 * 1024
@@ -13,7 +15,7 @@ _BYTES_MAX = 1536 * 1024
 _INVALID, _EXHAUSTED = 3, 8
 
 
-class EtcdModel:
+class EtcdModel(base.ServerModel):
     """A cluster, which answers one request after the other.
 
     :param ops_max: operations that it takes in a transaction
@@ -43,6 +45,17 @@ class EtcdModel:
         if isinstance(request, protocol.MemberStatus):
             return protocol.Member(self.version)
         return self._changes(request)
+
+    def cost(self, request: protocol.Request) -> tuple[bool, int]:
+        ops = getattr(request, 'success', ())
+        if all(isinstance(op, protocol.Get) for op in ops):
+            return False, max(len(ops) - 1, 0)
+        # Each claim writes the key of its consumer.
+        claims = sum(b'/c/' in getattr(op, 'key', b'') for op in ops)
+        return True, max(claims - 1, 0)
+
+    def is_conflict(self, request: Any, answer: Any) -> bool:
+        return not getattr(answer, 'succeeded', True)
 
     def compact(self) -> None:
         """Remove all but the current values."""

@@ -10,6 +10,7 @@ from urllib import parse
 import os_traits
 
 from cellsched.claims.placement import messages
+from cellsched.simulator.servers import base
 
 Answer = messages.PlacementAnswer
 
@@ -120,7 +121,7 @@ def _conflict(detail: str) -> _Refused:
     return _Refused(409, detail, 'concurrent_update')
 
 
-class PlacementModel:
+class PlacementModel(base.ServerModel):
     """Answers as Placement does, including its defects.
 
     A write of allocations reads the state in :meth:`begin` and writes in
@@ -163,6 +164,15 @@ class PlacementModel:
         except _Refused as refused:
             self._remove_created(begun)
             return refused.answer
+
+    def cost(self, request: messages.PlacementRequest) -> tuple[bool, int]:
+        # The guard of the store is a consumer, too.
+        further = len(request.body or ()) - 2
+        return (request.method != 'GET',
+                max(further, 0) if Begun(request).is_claim else 0)
+
+    def is_conflict(self, request: Any, answer: Answer) -> bool:
+        return answer.status == 409
 
     def _remove_created(self, begun: Begun) -> None:
         for consumer, made in begun.created.items():

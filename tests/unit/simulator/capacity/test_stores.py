@@ -25,7 +25,7 @@ class TestEtcd(base.TestCase):
         writes = []
 
         def count():
-            client = stores.EtcdClient(server, lambda seconds: None)
+            client = stores.ServerClient(server, lambda seconds: None)
             while True:
                 # Each client reads, thinks, and writes what it has read.
                 [[*found]] = client.send(protocol.Transaction(
