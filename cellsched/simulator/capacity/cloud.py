@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import dataclasses
 from random import Random
 from typing import Any
+import uuid
 
 import numpy as np
 
@@ -19,12 +20,12 @@ from cellsched.simulator.capacity import measures
 from cellsched.simulator.capacity.scenario import Scenario
 from cellsched.simulator.capacity.schedulers import BackToBack
 from cellsched.simulator.capacity.schedulers import configuration
-from cellsched.simulator.capacity.schedulers import group_of
 from cellsched.simulator.capacity.schedulers import Job
 from cellsched.simulator.capacity.schedulers import Scheduler
 from cellsched.simulator.capacity.schedulers import World
 from cellsched.simulator.capacity import stores
 from cellsched.simulator.engine import SimulatedClock
+from cellsched.testing import builders
 
 _HOUR_S = 3600.0
 
@@ -124,7 +125,10 @@ class Cloud(World):
     def _job(self, arrival: Arrival) -> Job:
         group = None
         if arrival.group is not None:
-            group = group_of(arrival.group, self._number, arrival.project)
+            group = builders.request(group={
+                'id': self._number, 'policy': arrival.group,
+                'uuid': str(uuid.UUID(int=2 ** 96 + self._number)),
+                'project_id': arrival.project}).instance_group
         return Job(arrival.at, arrival.project, arrival.flavor,
                    self.uuids(len(arrival.lifetimes)), arrival.lifetimes,
                    group)

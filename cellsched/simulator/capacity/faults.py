@@ -46,18 +46,15 @@ def _later(
         cloud.engine.now + fault.get('for_s', _DEFAULT_S), function, *args)
 
 
-def _lose_rack(cloud: Cloud, fault: _Fault) -> None:
-    rows = np.flatnonzero(cloud.deployment.racks == fault.get('rack', 0))
-    _lose_hosts(cloud, fault, rows.tolist())
+def _lose_hosts(cloud: Cloud, fault: _Fault) -> None:
+    """Let the hosts of a rack or cell fail.
 
-
-def _lose_cell(cloud: Cloud, fault: _Fault) -> None:
-    rows = np.flatnonzero(cloud.deployment.cell_of == fault.get('cell', 0))
-    _lose_hosts(cloud, fault, rows.tolist())
-
-
-def _lose_hosts(cloud: Cloud, fault: _Fault, rows: Sequence[int]) -> None:
-    """Let hosts fail; evacuate their servers, or wait for the hosts."""
+    Evacuate their servers, or wait for the hosts.
+    """
+    kind = fault['kind']
+    places = (cloud.deployment.racks if kind == 'rack'
+              else cloud.deployment.cell_of)
+    rows = np.flatnonzero(places == fault.get(kind, 0)).tolist()
     now, gone = cloud.engine.now, set(rows)
     cloud.deployment.set_up(rows, False, now)
     lost = [server for server in cloud.servers if server.row in gone]
@@ -144,7 +141,7 @@ def _flood(cloud: Cloud, fault: _Fault) -> None:
 
 #: The kinds of faults; ``schema.yaml`` has their keys.
 KINDS: Mapping[str, Callable[[Cloud, _Fault], None]] = {
-    'rack': _lose_rack, 'cell': _lose_cell, 'stale-cell': _make_stale,
+    'rack': _lose_hosts, 'cell': _lose_hosts, 'stale-cell': _make_stale,
     'broker': _lose_broker, 'store': _lose_store,
     'scheduler': _kill_scheduler, 'mass-delete': _delete_many,
     'impossible-flood': _flood,

@@ -227,51 +227,23 @@ class Broker:
 
     def get(self) -> Job:
         """Return the next request; wait for it in the calling process."""
-        while not self._has_jobs():
+        while self.is_down or not self._jobs:
             self._waiters.wait()
         return self._jobs.popleft()
-
-    def _has_jobs(self) -> bool:
-        return bool(self._jobs) and not self.is_down
 
     def recover(self) -> None:
         self.is_down = False
         self._waiters.wake_all()
 
 
-class Requests:
-    """Requests as the scheduler gets them; alike ones are the same object."""
-
-    def __init__(self) -> None:
-        self.context = functools.lru_cache(100_000)(
-            lambda project: member('user', project))
-        self._plain = functools.lru_cache(100_000)(self._made)
-
-    def of(self, job: Job) -> objects.RequestSpec:
-        if job.group is None and not job.ignored:
-            return self._plain(job.project, job.flavor, len(job.uuids))
-        request = self._made(job.project, job.flavor, len(job.uuids))
-        request.instance_group = job.group
-        request.ignore_hosts = job.ignored or None
-        return request
-
-    def _made(
-        self, project: str, flavor: Flavor, count: int
-    ) -> objects.RequestSpec:
-        return builders.request(
-            num_instances=count, project_id=project, name=flavor.name,
-            flavorid=flavor.name, vcpus=flavor.vcpus,
-            memory_mb=flavor.memory_mb, root_gb=flavor.disk_gb)
-
-
-def group_of(
-    policy: str, number: int, project: str
-) -> objects.InstanceGroup:
-    """Return a new server group."""
-    return objects.InstanceGroup(
-        id=number, uuid=str(uuid.UUID(int=2 ** 96 + number)), name='group',
-        project_id=project, user_id='user', policy=policy, members=[],
-        hosts=[], rules={})
+def _request(
+    project: str, flavor: Flavor, count: int
+) -> objects.RequestSpec:
+    """Return a request as the scheduler gets it."""
+    return builders.request(
+        num_instances=count, project_id=project, name=flavor.name,
+        flavorid=flavor.name, vcpus=flavor.vcpus,
+        memory_mb=flavor.memory_mb, root_gb=flavor.disk_gb)
 
 
 def configuration(
@@ -400,7 +372,10 @@ class World:
         self.answered = answered
         self.engine = engine = Engine()
         self.deployment = deployment = Deployment(scenario)
-        self.requests = Requests()
+        # Alike requests are the same object.
+        self._alike = functools.lru_cache(100_000)(_request)
+        self.context_of = functools.lru_cache(100_000)(
+            functools.partial(member, 'user'))
         self.broker = Broker(engine)
         pool, kind = scenario.schedulers, scenario.store.kind
         #: The CPUs that all share, if there is one machine only.
@@ -415,6 +390,16 @@ class World:
         #: The claims, in a store whose calls take no time.
         self.direct: claims_base.ClaimStore = (
             self.ledger if has_ledger else stores.direct(self.server))
+
+    def request_of(self, job: Job) -> objects.RequestSpec:
+        """Return the request of a job."""
+        key = job.project, job.flavor, len(job.uuids)
+        if job.group is None and not job.ignored:
+            return self._alike(*key)
+        request = _request(*key)
+        request.instance_group = job.group
+        request.ignore_hosts = job.ignored or None
+        return request
 
     def set_inventories(self) -> None:
         """Prepare the claim store."""
@@ -527,8 +512,8 @@ class Scheduler:
             answer: Sequence[int] | exception.CellschedException
             try:
                 places = placer.place(
-                    world.requests.context(job.project),
-                    world.requests.of(job), job.uuids, alternates=0)
+                    world.context_of(job.project), world.request_of(job),
+                    job.uuids, alternates=0)
                 answer = [world.deployment.rows[first.compute_node_uuid]
                           for first, *_ in places]
             except exception.CellschedException as exc:
@@ -546,7 +531,7 @@ class BackToBack:
 
     def __init__(self, world: World, conf: cfg.ConfigOpts) -> None:
         self._deployment = deployment = world.deployment
-        self._requests = world.requests
+        self._world = world
         self._pipeline: Pipeline = filter_scheduler.pipeline_of(conf)
         self._policy = filter_scheduler.selection_policy(
             conf, Random(f'{world.scenario.seed} back to back'))
@@ -563,7 +548,7 @@ class BackToBack:
         """Select hosts for the servers of a request; None if it has none."""
         self._read_facts()
         table, uuids = self.table, job.uuids
-        request = self._requests.of(job)
+        request = self._world.request_of(job)
         if job.group is not None:
             request = with_members(request, uuids)
         hosts = table.view(EPOCH)

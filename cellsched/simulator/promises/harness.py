@@ -134,8 +134,12 @@ class Harness:
             cell_schema.SCHEMA.sync(
                 parts.databases.get(url, cell_schema.SCHEMA.name))
         with parts.database.writer() as connection:
-            for mapping in _mappings():
-                cell_mappings.create(connection, mapping, parts.clock.now())
+            for number, name in enumerate(['cell0', *CELLS]):
+                cell_mappings.create(connection, objects.CellMapping(
+                    uuid=f'00000000-0000-0000-0000-{number:012}', name=name,
+                    transport_url=broker(name) if number else 'none:///',
+                    database_connection=database(name), disabled=False),
+                    parts.clock.now())
         for hosts in CELLS.values():
             for host in hosts:
                 world.add(host, services.compute, self.confs[host]).start()
@@ -154,15 +158,6 @@ class Harness:
         self._files = {
             path: path.read_text(encoding='ascii')
             for path in pathlib.Path(self.state_path).glob('*/compute_*')}
-
-
-def _mappings() -> list[objects.CellMapping]:
-    """Return the mappings of all cells, first cell0."""
-    return [objects.CellMapping(
-        uuid=f'00000000-0000-0000-0000-{number:012}', name=name,
-        transport_url=broker(name) if number else 'none:///',
-        database_connection=database(name), disabled=False)
-        for number, name in enumerate(['cell0', *CELLS])]
 
 
 def _confs(

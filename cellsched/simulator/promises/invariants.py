@@ -11,6 +11,7 @@ import collections
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
+import functools
 from typing import Any
 from typing import NamedTuple
 
@@ -88,7 +89,6 @@ class Invariants:
         #: go on elsewhere until the end.
         self._forced_down: set[str] = set()
         self._node_moved = False
-        self._found: set[str] | None = None
         self._urls = [url for url in self._stores if 'cell' in url]
         self._rows: dict[str, dict[str, _Row]] = {
             url: {} for url in self._urls}
@@ -361,12 +361,12 @@ class Invariants:
             for node, in self._stores[url].query(
                 'select uuid from compute_nodes where deleted = 0 '
                 f"and host = '{row.host}'")]
-        return not self._audited().isdisjoint((uuid, *claims, *nodes))
+        return not self._audited.isdisjoint((uuid, *claims, *nodes))
 
+    @functools.cached_property
     def _audited(self) -> set[str]:
-        if self._found is None:
-            self._found = self._world.operator.audit()
-        return self._found
+        found: set[str] = self._world.operator.audit()
+        return found
 
     def _check_fate(self, uuid: str, claims: Mapping[str, Any]) -> None:
         if uuid in self._requests:
@@ -450,7 +450,8 @@ class Invariants:
 
         No host is selected that is down.
         """
-        for_sale = self._for_sale()
+        for_sale = {provider for provider, _, capacity, _
+                    in self._inventories() if capacity}
         for host_id, host in self._hosts.items():
             providers = for_sale & self._machines[host].providers(host_id)
             if len(providers) > 1:
@@ -467,14 +468,9 @@ class Invariants:
                 f"and n.uuid = '{machines.NODE_ID}'"))
         if not self._node_moved or not up or self._names(machines.NODE_ID):
             return
-        if machines.NODE_ID in for_sale - self._audited():
+        if machines.NODE_ID in for_sale - self._audited:
             raise Violation('nodes', 'a node is for sale, and no machine has '
                                      'it')
-
-    def _for_sale(self) -> set[str]:
-        """Return the providers that have capacity."""
-        return {provider for provider, _, capacity, _ in self._inventories()
-                if capacity}
 
     def _check_strays(self) -> None:
         """Check that no record exists of a server that was not accepted."""

@@ -411,7 +411,8 @@ class Simulation(processes.World):
         It is a function that starts or continues an activity.
         """
         for activity in self._ready:
-            yield self._ready_at(activity), functools.partial(_same, activity)
+            yield self._ready_at(activity), functools.partial(
+                lambda same: same, activity)
         for message in self.messages:
             for listener in self.listeners:
                 if listener.hears(message):
@@ -428,7 +429,7 @@ class Simulation(processes.World):
                         self._periodic, process, each)
         if self.processes['api'].service is not None:
             for request in self._requests:
-                if request.possible():
+                if request.is_possible():
                     yield request.not_before, functools.partial(
                         self._request, request)
         for name, when in self._dead.items():
@@ -464,7 +465,7 @@ class Simulation(processes.World):
         api = self.processes['api']
         servers = api.service.servers
         return self._activity(
-            api, request.name, lambda: request.function(servers))
+            api, request.name, lambda: request.execute(servers))
 
     def _restart(self, name: str) -> engine.Process:
         del self._dead[name]
@@ -481,8 +482,3 @@ class Simulation(processes.World):
             self.operator.started(process)
 
         return self._activity(process, f'{name} starts', start)
-
-
-def _same(activity: engine.Process) -> engine.Process:
-    """Return a ready activity."""
-    return activity

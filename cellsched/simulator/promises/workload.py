@@ -37,13 +37,23 @@ class UserBatch:
 
 @dataclasses.dataclass
 class Action:
-    """An operation of a user, with its earliest time and precondition."""
+    """An operation of a user.
+
+    :param find: returns the server, None before its uuid is known; None for
+        an operation on no server
+    :param not_before: the earliest time
+    """
 
     name: str
-    function: Callable[[Any], None]
-    possible: Callable[[], bool]
-    #: The earliest time.
+    function: Callable[..., None]
+    find: Callable[[], str | None] | None = None
     not_before: float = 0.0
+
+    def is_possible(self) -> bool:
+        return self.find is None or self.find() is not None
+
+    def execute(self, api: Any) -> None:
+        self.function(api, *([] if self.find is None else [self.find()]))
 
 
 class Workload:
@@ -69,7 +79,7 @@ class Workload:
         for _ in range(chance.choice((1, 1, 2, 2, 3))):
             self._plan()
         for _ in range(chance.choice((0, 0, 1, 2))):
-            self.requests.append(Action('list', self._list, lambda: True, (
+            self.requests.append(Action('list', self._list, not_before=(
                 chance.choice((0.1, 0.3, 1.0, 60.0)))))
 
     def again(self) -> list[Action]:
@@ -78,8 +88,7 @@ class Workload:
 
     def deletion(self, uuid: str) -> Action:
         """Return the deletion of a server."""
-        return _action(
-            f'delete {uuid}', self._delete, functools.partial(str, uuid))
+        return Action(f'delete {uuid}', self._delete, lambda: uuid)
 
     def _plan(self) -> None:
         chance = self._random
@@ -90,8 +99,7 @@ class Workload:
         self.batches.append(batch)
         number = len(self.batches)
         self.requests.append(Action(
-            f'create {number}', lambda servers: self._create(servers, batch),
-            lambda: True))
+            f'create {number}', lambda servers: self._create(servers, batch)))
         for place in range(most):
             self._plan_server(
                 functools.partial(batch.find, place), f'{number}.{place}')
@@ -101,12 +109,12 @@ class Workload:
         chance = self._random
         requests = []
         if chance.random() < 0.3:
-            requests += [_action(f'delete {name}', self._delete, find)
+            requests += [Action(f'delete {name}', self._delete, find)
                          for _ in range(chance.choice((1, 1, 2)))]
         if chance.random() < 0.2:
-            requests.append(_action(f'rename {name}', self._rename, find))
+            requests.append(Action(f'rename {name}', self._rename, find))
         if chance.random() < 0.15:
-            requests.append(_action(f'retry {name}', self._retry, find))
+            requests.append(Action(f'retry {name}', self._retry, find))
         for request in requests:
             request.not_before = chance.choice((0.0, 0.0, 0.1, 0.5, 50.0))
         self.requests += requests
@@ -140,12 +148,3 @@ class Workload:
         with contextlib.suppress(exception.InstanceNotFound):
             servers.delete(USER, uuid)
         self.deleted.add(uuid)
-
-
-def _action(
-    name: str, function: Callable[[Any, str], None],
-    find: Callable[[], str | None],
-) -> Action:
-    """Return an operation on a server, possible once its uuid is known."""
-    return Action(name, lambda servers: function(servers, str(find())),
-                  lambda: find() is not None)
