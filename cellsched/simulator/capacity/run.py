@@ -14,6 +14,7 @@ import numpy as np
 from cellsched.simulator.capacity import cloud
 from cellsched.simulator.capacity import faults
 from cellsched.simulator.capacity.scenario import bundled
+from cellsched.simulator.capacity.scenario import DOCUMENT
 from cellsched.simulator.capacity.scenario import load as load_scenario
 from cellsched.simulator.capacity.scenario import Scenario
 from cellsched.validation.json_schema import check
@@ -65,20 +66,6 @@ class Run(cloud.Cloud):
                 'unaccounted': int(unaccounted.sum())}
 
 
-_NUMBERS = {'type': 'object', 'additionalProperties': {
-    'type': ['number', 'null']}}
-
-#: The part of a document that another run is compared with.
-_DOCUMENT = {
-    'type': 'object', 'required': [
-        'scenario', 'seed', 'summary', 'series', 'projects'],
-    'properties': {
-        'scenario': {'type': 'object', 'required': ['name']},
-        'seed': {'type': 'integer'}, 'summary': _NUMBERS,
-        'series': {'type': 'object', 'additionalProperties': {
-            'type': 'array', 'items': {'type': ['number', 'null']}}},
-        'projects': {'type': 'array', 'items': {'type': 'object'}}}}
-
 #: The functions that read and list scenarios.
 read, scenarios = load_scenario, bundled
 
@@ -97,7 +84,7 @@ def read_document(path: pathlib.Path) -> dict[str, Any]:
     except ValueError:
         raise invalid(path, (), 'the JSON of a run',
                       'it is not valid JSON') from None
-    check(path, document, _DOCUMENT)
+    check(path, document, DOCUMENT)
     return dict(document)
 
 

@@ -27,6 +27,9 @@ SCHEMA: Mapping[str, Any] = _SCHEMAS['scenario']
 #: JSON schemas of the section ``load``, by the key that it has.
 LOADS: Mapping[str, Mapping[str, Any]] = _SCHEMAS['load']
 
+#: The JSON schema of the results of a run.
+DOCUMENT: Mapping[str, Any] = _SCHEMAS['results']
+
 #: Stores that can have a defect on purpose.
 WITH_DEFECT = ('memory', 'postgresql', 'mariadb')
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a model of a server is."""
+"""The interface of models of servers."""
 
 import abc
 from typing import Any
