@@ -16,6 +16,7 @@ import argparse
 from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Iterator
+from collections.abc import Mapping
 from collections.abc import Sequence
 import contextlib
 import difflib
@@ -191,6 +192,30 @@ def check_files(
     for path in _paths(args, files, dirs):
         for _ in _names_in(path):
             pass
+
+
+def file_text(*sources: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the text of a configuration file.
+
+    :param sources: values by group and name; the last one of an option counts
+    """
+    merged: dict[str, dict[str, Any]] = {}
+    for source in sources:
+        for group, values in source.items():
+            merged.setdefault(group, {}).update(values)
+    lines = [line for group, values in merged.items() for line in (
+        f'[{group}]', *(f'{name} = {_text(value)}'
+                        for name, value in values.items()))]
+    return '\n'.join(lines) + '\n'
+
+
+def _text(value: Any) -> str:
+    """Return a value as a configuration file has it."""
+    if isinstance(value, (list, tuple)):
+        return ','.join(map(str, value))
+    if isinstance(value, dict):
+        return ','.join(f'{key}:{each}' for key, each in value.items())
+    return str(value).replace('$', '$$')
 
 
 def problem_of(error: Exception) -> str:

@@ -383,7 +383,8 @@ class Deployment:
                                  'service_down_time': 6 * interval_s}
         path = self.directory / 'etc' / f'{name}.conf'
         path.write_text(
-            file_text(shared, self._options, options), encoding='utf-8')
+            loader.file_text(shared, self._options, options),
+            encoding='utf-8')
 
 
 def _mapping(
@@ -392,30 +393,6 @@ def _mapping(
     return objects.CellMapping(
         uuid=uuid, name=name, transport_url=transport_url,
         database_connection=database_connection, disabled=False)
-
-
-def file_text(*sources: Options) -> str:
-    """Return the text of a configuration file.
-
-    :param sources: values by group and name; the last one of an option counts
-    """
-    merged: dict[str, dict[str, Any]] = {}
-    for source in sources:
-        for group, values in source.items():
-            merged.setdefault(group, {}).update(values)
-    lines = [line for group, values in merged.items() for line in (
-        f'[{group}]', *(f'{name} = {_text(value)}'
-                        for name, value in values.items()))]
-    return '\n'.join(lines) + '\n'
-
-
-def _text(value: Any) -> str:
-    """Return a value as a configuration file has it."""
-    if isinstance(value, (list, tuple)):
-        return ','.join(map(str, value))
-    if isinstance(value, dict):
-        return ','.join(f'{key}:{each}' for key, each in value.items())
-    return str(value).replace('$', '$$')
 
 
 def view(

@@ -54,7 +54,6 @@ from cellsched.simulator.engine import Process
 from cellsched.simulator.engine import Processors
 from cellsched.simulator.engine import SimulatedClock
 from cellsched.simulator.engine import Waiters
-from cellsched.standalone import deployment
 from cellsched.testing import builders
 
 #: Seconds between two reports of a host.
@@ -255,7 +254,7 @@ def configuration(
     """
     with tempfile.TemporaryDirectory() as directory:
         file = pathlib.Path(directory) / 'schedulers.configuration'
-        file.write_text(deployment.file_text(options), encoding='utf-8')
+        file.write_text(loader.file_text(options), encoding='utf-8')
         try:
             return loader.load(files=[str(file)], dirs=[], messages=False)
         except exception.ConfigurationInvalid as exc:

@@ -20,7 +20,6 @@ from cellsched.db import cell as cell_schema
 from cellsched import objects
 from cellsched.simulator.promises import processes
 from cellsched.simulator.promises import stores
-from cellsched.standalone import deployment
 from cellsched.wiring import services
 
 #: Cells and their hosts, with the VCPUs of each host.
@@ -185,6 +184,6 @@ def _confs(
     for name, values in made.items():
         path = pathlib.Path(state_path) / f'{name}.conf'
         path.write_text(
-            deployment.file_text(_SHARED, options, values), 'utf-8')
+            loader.file_text(_SHARED, options, values), 'utf-8')
         confs[name] = loader.load(files=[str(path)], dirs=[])
     return confs
