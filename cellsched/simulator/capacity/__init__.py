@@ -5,7 +5,7 @@ A scenario describes the deployment: hosts, schedulers, a claim store, load and
 faults. The classes that decide and claim are those of production; the servers
 of claim stores are models with delays that were measured on real servers.
 
-* ``scenario``: scenarios, read and checked.
+* ``scenario``: scenarios, read and checked; ``schema.yaml`` has their keys.
 * ``load`` and ``traces``: requests from distributions and from files.
 * ``stores``: claim stores with simulated delays.
 * ``schedulers``: schedulers with host tables of their own.
