@@ -65,7 +65,7 @@ class Cassandra(base.Kind):
                     notice(*each)
             elif (isinstance(request, (requests.ChangeProvider,
                                        requests.WriteConsumer))
-                  and not getattr(answer, 'applied', True)):
+                  and not getattr(answer, 'applied', answer)):
                 lost.append(request)
 
         base.watch(client.CassandraClient, notice)

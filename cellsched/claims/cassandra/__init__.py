@@ -200,13 +200,8 @@ class CassandraClaims(base.RequestClaims, base.ClaimStore):
         validation.check_inventory(provider, inventory)
         for _ in self._session.attempts():
             figures = self._session.ask(requests.ReadFigures(provider))
-            change = (slots.first(provider, inventory) if figures is None
-                      else slots.following(
-                          figures, inventory, self._ledger.adds))
-            if change is None:
-                return
-            answer = self._session.try_all([change])[0]
-            if not isinstance(answer, Exception) and answer.applied:
+            change = slots.change(provider, figures, inventory)
+            if change is None or self._ledger.try_change(change, figures):
                 return
         self._session.unreachable(CONTENDED)
 

@@ -14,7 +14,6 @@ from oslo_config import cfg
 
 from cellsched.claims.cassandra import options
 from cellsched.claims.cassandra import requests
-from cellsched.claims.cassandra import statements
 from cellsched.claims import remote
 from cellsched.clock import Clock
 from cellsched import exception
@@ -86,7 +85,7 @@ class CassandraClient:
             return _translated(lambda: _create(
                 self._connected(), self._address.keyspace, request.copies))
         return _translated(
-            lambda: self._execute(statements.query(request))())
+            lambda: self._execute(request.query())())
 
     def close(self) -> None:
         """Close the connections; the next request opens new ones."""
@@ -100,7 +99,7 @@ class CassandraClient:
         answers: list[Any] = []
         for start in range(0, len(asked), _AT_ONCE):
             begun = [
-                _caught(lambda: self._execute(statements.query(each)))
+                _caught(lambda: self._execute(each.query()))
                 for each in asked[start:start + _AT_ONCE]]
             answers += [each if isinstance(each, Exception)
                         else _caught(each) for each in begun]
@@ -131,10 +130,11 @@ class CassandraClient:
 
     # Statements.
 
-    def _execute(self, asked: statements.Query) -> Callable[[], Any]:
+    def _execute(self, asked: requests.Query) -> Callable[[], Any]:
         """Send a request; return a function that waits for the answer."""
-        text, values = asked.statement
-        prepared = self._make_prepared(text, asked.is_serial, asked.is_paged)
+        values = asked.values
+        prepared = self._make_prepared(
+            asked.text, asked.is_serial, asked.is_paged)
         if asked.more:
             batch = query.BatchStatement()
             batch.add(prepared, values)
@@ -183,7 +183,7 @@ class CassandraClient:
         missing = _missing(session, keyspace)
         if missing:
             return requests.KeyspaceDescription(version, missing)
-        identity = self._execute(statements.IDENTITY)()
+        identity = self._execute(requests.IDENTITY)()
         if not identity:
             return requests.KeyspaceDescription(
                 version, (f'{keyspace}.store',))
@@ -192,7 +192,7 @@ class CassandraClient:
 
     def _can_add(self) -> bool:
         try:
-            self._execute(statements.PROBE)()
+            self._execute(requests.PROBE)()
         except (cassandra.InvalidRequest, SyntaxException):
             return False
         return True
@@ -350,13 +350,13 @@ def _missing(session: Any, keyspace: str) -> tuple[str, ...]:
                     f'SELECT {name} FROM system_schema.{kind} '
                     'WHERE keyspace_name = %s', [keyspace])}
     return tuple(f'{keyspace}.{name}'
-                 for name in (*statements.TABLES, *statements.INDEXES)
+                 for name in (*requests.TABLES, *requests.INDEXES)
                  if name not in existing)
 
 
 def _create(session: Any, keyspace: str, copies: int) -> None:
     """Create the missing keyspace, tables and indexes."""
     first, _, _ = _version(session).partition('.')
-    for text in statements.create(
+    for text in requests.create(
             keyspace, copies, sai=int(first) >= _SAI_MIN):
         session.execute(text)

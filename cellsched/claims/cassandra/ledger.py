@@ -5,7 +5,6 @@ The changes of one provider in a call are combined in one request.
 """
 
 from collections.abc import Iterable
-from collections.abc import Mapping
 from collections.abc import Sequence
 import enum
 import json
@@ -68,7 +67,7 @@ class Entry:
         return added
 
     def fits(
-        self, slots: Slots, used: Mapping[int, int]
+        self, slots: Slots, used: Sequence[int | None]
     ) -> dict[int, int] | None:
         """Return upper bounds on the used amounts; None if it does not fit."""
         if not self._needs_room:
@@ -83,7 +82,7 @@ class Entry:
                       for slot in slots.classes.values()}
         for number, amount in slots.amounts(self._takes).items():
             bounds[number] = capacities[number]
-            if used[number] + amount > capacities[number]:
+            if (used[number] or 0) + amount > capacities[number]:
                 return None
         return bounds
 
@@ -91,13 +90,11 @@ class Entry:
 class _Batch:
     """The entries of one provider that one request applies."""
 
-    def __init__(self, figures: requests.Figures, adds: bool) -> None:
+    def __init__(self, figures: requests.Figures) -> None:
         self.entries: list[Entry] = []
         self.figures = figures
-        self._adds = adds
         self._slots = Slots.of(figures)
-        self._used = {number: amount or 0
-                      for number, amount in enumerate(figures.used)}
+        self._used = [*figures.used]
         self._added: dict[int, int] = {}
         self._bounds: dict[int, int] = {}
         self._keys: set[tuple[str, str]] = set()
@@ -119,45 +116,48 @@ class _Batch:
                 self.entries.append(entry)
                 self._bounds.update(bounds)
                 for number, amount in entry.added(self._slots).items():
-                    self._used[number] += amount
+                    self._used[number] = (self._used[number] or 0) + amount
                     self._added[number] = (
                         self._added.get(number, 0) + amount)
         return unfit
 
     def would_fit(self, entry: Entry) -> bool:
         """Return whether an entry fits without the others."""
-        used = {number: amount or 0
-                for number, amount in enumerate(self.figures.used)}
-        return entry.fits(self._slots, used) is not None
+        return entry.fits(self._slots, self.figures.used) is not None
 
-    def request(self) -> requests.ChangeProvider:
+    def request(self, adds: bool) -> requests.ChangeProvider:
+        """Return the request.
+
+        :param adds: whether the server supports addition under a condition
+        """
         inserted = [row for entry in self.entries for row in entry.inserted]
         deleted = [row for entry in self.entries for row in entry.deleted]
-        return requests.ChangeProvider(
-            self.figures.provider, self.figures.inventory,
-            tuple(sorted((number, amount)
-                         for number, amount in self._added.items() if amount)),
-            tuple(sorted((number, most - self._added.get(number, 0))
-                         for number, most in self._bounds.items())),
-            len(inserted) - len(deleted),
-            sum(row.several for row in inserted)
-            - sum(row.several for row in deleted),
-            tuple(inserted), tuple(deleted),
-            None if self._adds else self.figures)
+        change = requests.ChangeProvider(
+            self.figures.provider, {'inventory': self.figures.inventory},
+            added={
+                'generation': 1, 'consumers': len(inserted) - len(deleted),
+                'open': sum(row.several for row in inserted)
+                - sum(row.several for row in deleted),
+                **{requests.USED[number]: amount for number, amount
+                   in sorted(self._added.items()) if amount}},
+            bounds={
+                requests.USED[number]: most - self._added.get(number, 0)
+                for number, most in sorted(self._bounds.items())},
+            inserted=tuple(inserted), deleted=tuple(deleted))
+        return change if adds else change.compared(self.figures)
 
-
-def after(
-    figures: requests.Figures, change: requests.ChangeProvider
-) -> requests.Figures:
-    """Return the counters of a provider after a change."""
-    used = list(figures.used)
-    for number, amount in change.added:
-        used[number] = (used[number] or 0) + amount
-    return requests.Figures(
-        figures.provider, figures.inventory, figures.generation + 1,
-        (figures.consumers or 0) + change.consumers,
-        (figures.open or 0) + change.open,
-        tuple(used))
+    def after(self) -> requests.Figures:
+        """Return the counters after the request."""
+        before = self.figures
+        rows = [(row, sign) for entry in self.entries
+                for sign, some in ((1, entry.inserted), (-1, entry.deleted))
+                for row in some]
+        return requests.Figures(
+            before.provider, before.inventory, before.generation + 1,
+            (before.consumers or 0) + sum(sign for _, sign in rows),
+            (before.open or 0) + sum(
+                sign for row, sign in rows if row.several),
+            tuple(self._used))
 
 
 class Ledger:
@@ -188,25 +188,28 @@ class Ledger:
 
         :raises cellsched.exception.DatabaseUnreachable: one has none in time
         """
-        work = _Work(
-            self._session, self._known, self.adds, self._locks)
+        if not entries:
+            return
+        #: Counters read during this call; only these can refuse an entry.
+        fresh: dict[str, requests.Figures | None] = {}
+        due = [*entries]
         for number in self._session.attempts():
             # A lock takes longer than most writes, so that only a call that
             # was disturbed waits for one.
             with self._locks.held([
                     entry.provider for entry in entries] if number else ()):
-                while work.proceed([entry for entry in entries
-                                    if entry.outcome is EntryOutcome.OPEN]):
-                    pass
-            if all(entry.outcome is not EntryOutcome.OPEN
-                   for entry in entries):
+                repeats = True
+                while due and repeats:
+                    repeats = self._proceed(due, fresh)
+                    due = [entry for entry in due
+                           if entry.outcome is EntryOutcome.OPEN]
+            if not due:
                 break
         if len(self._known) > _REMEMBERED_MAX:
             for name in [*self._known][:-_REMEMBERED_MAX]:
                 self._known.pop(name, None)
-        for entry in entries:
-            if entry.outcome is EntryOutcome.OPEN:
-                self._session.unreachable(entry.error or CONTENDED)
+        if due:
+            self._session.unreachable(due[0].error or CONTENDED)
 
     def known(self, provider: str) -> requests.Figures | None:
         """Return the last known counters of a provider, if there are any."""
@@ -214,9 +217,7 @@ class Ledger:
 
     def read_contended(self, providers: Iterable[str]) -> None:
         """Read the counters of those providers that others write, too."""
-        contended = [*filter(self._locks.is_contended, providers)]
-        if contended:
-            self.read(contended)
+        self.read(filter(self._locks.is_contended, providers))
 
     def read(
         self, providers: Iterable[str]
@@ -231,29 +232,29 @@ class Ledger:
         names = list(dict.fromkeys(providers))
         for name, answer in zip(names, self._session.try_all([
                 requests.ReadFigures(name, serial=False) for name in names])):
+            self._known.pop(name, None)
+            found[name] = None
             if isinstance(answer, requests.Figures):
                 self._known[name] = found[name] = answer
-            else:
-                self._known.pop(name, None)
-                found[name] = None
         return found
 
+    def try_change(
+        self, change: requests.ChangeProvider,
+        figures: requests.Figures | None,
+    ) -> bool:
+        """Send a change once; return whether it was applied.
 
-class _Work:
-    """Entries in progress, and the counters of their providers."""
+        :param figures: the counters that it was made from
+        """
+        if figures is not None and not self.adds:
+            change = change.compared(figures)
+        [answer] = self._session.try_all([change])
+        return not isinstance(answer, Exception) and answer.applied
 
-    def __init__(
-        self, session: Session, known: dict[str, requests.Figures],
-        adds: bool, locks: ContentionLock,
-    ) -> None:
-        self._session = session
-        self._known = known
-        self._adds = adds
-        self._locks = locks
-        #: Counters read during this call; only these can refuse an entry.
-        self._fresh: dict[str, requests.Figures | None] = {}
-
-    def proceed(self, entries: Sequence[Entry]) -> bool:
+    def _proceed(
+        self, entries: Sequence[Entry],
+        fresh: dict[str, requests.Figures | None],
+    ) -> bool:
         """Send one round of requests; return whether to repeat at once."""
         by_provider: dict[str, list[Entry]] = {}
         for entry in entries:
@@ -261,71 +262,73 @@ class _Work:
         batches: list[_Batch] = []
         unread: list[str] = []
         for provider, waiting in by_provider.items():
-            batch = self._compose(provider, waiting)
-            if batch is None:
-                unread.append(provider)
-            elif batch.entries:
+            batch = self._compose(provider, waiting, fresh)
+            if batch is not None:
                 batches.append(batch)
-        asked = [batch.request() for batch in batches]
+            elif provider not in fresh:
+                unread.append(provider)
+        changes = [batch.request(self.adds) for batch in batches]
         answers = self._session.try_all([
-            *asked, *map(requests.ReadFigures, unread)])
+            *changes, *map(requests.ReadFigures, unread)])
         must_wait = False
-        for batch, request, answer in zip(batches, asked, answers):
-            must_wait |= self._settle(batch, request, answer)
-        for provider, answer in zip(unread, answers[len(asked):]):
+        for batch, change, answer in zip(batches, changes, answers):
+            must_wait |= self._settle(batch, change, answer, fresh)
+        for provider, answer in zip(unread, answers[len(changes):]):
             if isinstance(answer, Exception):
                 must_wait = True
                 for entry in by_provider[provider]:
                     entry.error = answer
             else:
-                self._fresh[provider] = answer
+                fresh[provider] = answer
         return bool(answers) and not must_wait
 
     def _compose(
-        self, provider: str, entries: Sequence[Entry]
+        self, provider: str, entries: Sequence[Entry],
+        fresh: dict[str, requests.Figures | None],
     ) -> _Batch | None:
-        """Return a provider's batch; None if counters must be read first."""
-        fresh = provider in self._fresh
-        if not fresh and self._locks.is_contended(provider):
-            # The known counters are most likely outdated.
-            return None
-        figures = (self._fresh[provider] if fresh
-                   else self._known.get(provider))
+        """Return a provider's batch; None if no entry of it is to be sent.
+
+        If the counters are not fresh then, they must be read first.
+        """
+        is_fresh = provider in fresh
+        figures = fresh[provider] if is_fresh else self._known.get(provider)
         if figures is None:
-            if not fresh:
-                return None
-            for entry in entries:
+            for entry in entries if is_fresh else ():
                 entry.outcome = (EntryOutcome.GONE if entry.deleted
                                  else EntryOutcome.REFUSED)
-            return _Batch(_no_figures(provider), self._adds)
-        batch = _Batch(figures, self._adds)
+            return None
+        # After a conflict, the known counters are most likely outdated.
+        if not is_fresh and self._locks.is_contended(provider):
+            return None
+        batch = _Batch(figures)
         unfit = batch.include(entries)
-        if unfit and not fresh:
+        if unfit and not is_fresh:
             return None
         for entry in unfit:
             # Retried in the next round if only this round lacks capacity.
             if batch.entries and batch.would_fit(entry):
                 continue
             # An earlier request with the entry may have been applied.
-            if not entry.is_sent or self._look(provider, [entry]):
+            if not entry.is_sent or self._look(provider, [entry], fresh):
                 if entry.outcome is EntryOutcome.OPEN:
                     entry.outcome = EntryOutcome.REFUSED
                     entry.figures = figures
                     self._known[provider] = figures
-        return batch
+        return batch if batch.entries else None
 
     def _settle(
-        self, batch: _Batch, request: requests.ChangeProvider, answer: Any
+        self, batch: _Batch, change: requests.ChangeProvider, answer: Any,
+        fresh: dict[str, requests.Figures | None],
     ) -> bool:
         """Set outcomes from an answer.
 
         :returns: whether the next round must wait: the request was not sent,
             or another client writes the provider
         """
-        provider, entries = request.provider, batch.entries
+        provider, entries = change.provider, batch.entries
         for entry in entries:
             entry.is_sent = True
-        self._fresh.pop(provider, None)
+        fresh.pop(provider, None)
         self._known.pop(provider, None)
         if isinstance(answer, Exception):
             may_be_applied = not isinstance(answer, remote.NotSent)
@@ -335,19 +338,22 @@ class _Work:
                     entry.outcome = EntryOutcome.UNKNOWN
             return not may_be_applied
         if answer.applied:
-            self._known[provider] = after(batch.figures, request)
+            self._known[provider] = batch.after()
             for entry in entries:
                 entry.outcome = EntryOutcome.DONE
             return False
         self._locks.note_conflict([provider])
         figures = answer.figures
-        if figures is not None and not _meets(figures, request):
-            self._fresh[provider] = figures
-            return not self._adds
-        return not self._look(provider, entries) or all(
+        if figures is not None and not _meets(figures, change):
+            fresh[provider] = figures
+            return not self.adds
+        return not self._look(provider, entries, fresh) or all(
             entry.outcome is EntryOutcome.OPEN for entry in entries)
 
-    def _look(self, provider: str, entries: Sequence[Entry]) -> bool:
+    def _look(
+        self, provider: str, entries: Sequence[Entry],
+        fresh: dict[str, requests.Figures | None],
+    ) -> bool:
         """Set outcomes from the provider's rows after a refused request.
 
         The server may refuse a request that it has applied: after a conflict
@@ -362,7 +368,7 @@ class _Work:
             requests.ReadClaims(provider, keys)])
         if isinstance(figures, Exception) or isinstance(rows, Exception):
             return False
-        self._fresh[provider] = figures
+        fresh[provider] = figures
         existing = {row.key: row for row in rows}
         for entry in entries:
             if entry.inserted and all(
@@ -376,18 +382,10 @@ class _Work:
 
 
 def _meets(
-    figures: requests.Figures, request: requests.ChangeProvider
+    figures: requests.Figures, change: requests.ChangeProvider
 ) -> bool:
     """Return whether counters satisfy the conditions of a request."""
-    return (figures.inventory == request.inventory
-            and (request.seen is None
-                 or request.seen.generation == figures.generation)
-            and all((figures.used[number] or 0) <= most
-                    for number, most in request.bounds))
-
-
-def _no_figures(provider: str) -> requests.Figures:
-    """Return the counters of an unknown provider, which has no capacity."""
-    return requests.Figures(
-        provider, Slots({}, 0).text, 0, 0, 0,
-        (None,) * requests.SLOTS)
+    columns = figures.columns()
+    return all(columns[name] == value
+               for name, value in change.equal.items()) and all(
+        (columns[name] or 0) <= most for name, most in change.bounds.items())

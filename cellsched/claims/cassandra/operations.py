@@ -306,16 +306,13 @@ class BatchClaim:
 
         :param inserted: gets the intents that are inserted
         """
-        found = self._session.insert_all(intents)
+        found = self._session.write_all([(None, each) for each in intents])
         existing = []
         for intent, record in zip(intents, found):
-            # Another client may have begun to drop an intent whose insertion
-            # was repeated.
-            if record is not None and (record.attempt, record.state) == (
-                    intent.attempt, intent.state):
-                inserted[intent.consumer] = record
-            else:
+            if record is None:
                 existing.append(intent)
+            else:
+                inserted[intent.consumer] = record
         states = self._recovery.states(
             intent.consumer for intent in existing)
         errors: dict[str, Exception] = {}
@@ -584,7 +581,9 @@ class Transfer:
                 source.holding, attempt=link, several=False),
             other=source.consumer, link=source.attempt,
             before=before.holding if before else None)
-        if not self._prepare(before, receiving):
+        if before is not None and before.members:
+            self._recovery.confirm_members(before)
+        if self._session.write(before, receiving) is None:
             self._session.write(moving, held(moving))
             return False
         # 4. The decision. If another client has cancelled the transfer, the
@@ -595,16 +594,6 @@ class Transfer:
         # 5. Rename the providers' rows.
         self._recovery.finish_move(moved)
         return True
-
-    def _prepare(self, before: _Record | None, receiving: _Record) -> bool:
-        """Write the target's row; return False if another one was faster."""
-        if before is not None:
-            if before.members:
-                self._recovery.confirm_members(before)
-            return self._session.write(before, receiving) is not None
-        [found] = self._session.insert_all([receiving])
-        return found is not None and (found.attempt, found.state) == (
-            receiving.attempt, receiving.state)
 
 
 def _entries(intents: Iterable[_Record]) -> list[Entry]:

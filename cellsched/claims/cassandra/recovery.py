@@ -459,10 +459,12 @@ class ConsumerRecovery:
             right = _counted(figures, rows)
             if right == figures:
                 return wrong
-            answer = self._session.try_all([requests.SetFigures(
-                figures, dataclasses.replace(
-                    right, generation=figures.generation + 1))])[0]
-            if not isinstance(answer, Exception) and answer.applied:
+            put = {name: value for name, value in right.columns().items()
+                   if value is not None and name != 'inventory'}
+            put['generation'] += 1
+            if self._ledger.try_change(requests.ChangeProvider(
+                    provider, {'generation': figures.generation}, put),
+                    figures):
                 return True
         self._session.unreachable('other clients change the provider')
 

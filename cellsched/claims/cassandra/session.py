@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Requests that are repeated until there is an answer, and consumers' rows."""
 
+from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Sequence
@@ -78,23 +79,32 @@ class Session:
     def ask_all(self, asked: Sequence[Any]) -> list[Any]:
         """Return the answers to idempotent requests, in their order.
 
-        Only requests without an answer are repeated.
-
         :raises cellsched.exception.DatabaseUnreachable: some have none in
             time
         """
-        answers: list[Any] = [_UNKNOWN] * len(asked)
-        for _ in self.attempts():
-            unanswered = [number for number, answer in enumerate(answers)
-                          if isinstance(answer, Exception)]
-            for number, answer in zip(unanswered, self.try_all(
-                    [asked[number] for number in unanswered])):
+        return self._repeat(len(asked), asked.__getitem__)
+
+    def _repeat(self, count: int, make: Callable[[int], Any]) -> list[Any]:
+        """Return the answers to requests.
+
+        Only requests without an answer are repeated.
+
+        :param make: makes the request of a number, for each try
+        """
+        answers: list[Any] = [_UNKNOWN] * count
+        pending = [*range(count)]
+        for _ in self.attempts() if pending else ():
+            for number, answer in zip(pending, self.try_all(
+                    [make(number) for number in pending])):
                 answers[number] = answer
-            failed = [answer for answer in answers
-                      if isinstance(answer, Exception)]
-            if not failed:
-                return answers
-        self.unreachable(failed[0])
+            pending = [number for number in pending
+                       if isinstance(answers[number], Exception)]
+            if not pending:
+                break
+        else:
+            if pending:
+                self.unreachable(answers[pending[0]])
+        return answers
 
     def try_all(self, asked: Sequence[Any]) -> list[Any]:
         """Send requests once; return an answer or an error for each."""
@@ -158,103 +168,57 @@ class Session:
             LOG.error('In the claim store, %s', problem)
 
     def write(
-        self, seen: records.Record, record: records.Record | None
+        self, seen: records.Record | None, record: records.Record | None
     ) -> records.Record | None:
-        """Replace a consumer's row if it still has the version read before.
-
-        :param record: None to delete the row
-        :returns: the row that was written, or the deleted one; None if
-            another client has changed the row
-        """
+        """Write a row as :meth:`write_all` does."""
         return self.write_all([(seen, record)])[0]
 
     def write_all(
-        self,
-        pairs: Sequence[tuple[records.Record, records.Record | None]],
+        self, pairs: Sequence[
+            tuple[records.Record | None, records.Record | None]],
     ) -> list[records.Record | None]:
-        """Replace rows, each as :meth:`write` does."""
-        new = [None if record is None else dataclasses.replace(
-            record, version=self.name()) for _, record in pairs]
-        answers = self._write_twice([
-            requests.WriteConsumer(seen.consumer, seen.version, versioned(row))
-            for (seen, _), row in zip(pairs, new)])
-        return [(row or seen) if applied else None for applied, row, (seen, _)
-                in zip(answers, new, pairs)]
+        """Write consumers' rows that still have the version read before.
 
-    def insert_all(
-        self, rows: Sequence[records.Record]
-    ) -> list[records.Record | None]:
-        """Insert rows of consumers that have none.
-
-        :returns: the row of each consumer afterwards: the inserted one with
-            its version, or that of another client; None if that is deleted
-            meanwhile
+        :param pairs: the row that was read, or None if there is none; and the
+            new row, or None to delete it
+        :returns: of each the row that was written, or the deleted one; None if
+            another client has changed the row
         """
-        answers: list[Any] = [_UNKNOWN] * len(rows)
-        for _ in self.attempts():
-            # Each try has a version of its own. A try that arrives after the
-            # row was deleted inserts a version that no later write expects.
-            unanswered = [number for number, answer in enumerate(answers)
-                          if isinstance(answer, Exception)]
-            new = [dataclasses.replace(rows[number], version=self.name())
-                   for number in unanswered]
-            for number, row, answer in zip(unanswered, new, self.try_all([
-                    requests.WriteConsumer(row.consumer, None, versioned(row))
-                    for row in new])):
-                answers[number] = row if _applied(answer) else answer
-            failed = [answer for answer in answers
-                      if isinstance(answer, Exception)]
-            if not failed:
-                break
-        else:
-            self.unreachable(failed[0])
-        # A refused row may be that of an earlier try of this call.
-        refused = {rows[number].consumer: number
-                   for number, answer in enumerate(answers)
-                   if isinstance(answer, requests.Written)}
+        # Each try has a version of its own. A late try that inserts a row
+        # again after its deletion has a version that no later write expects.
+        tries: list[list[records.Record]] = [[] for _ in pairs]
+
+        def make(number: int) -> requests.WriteConsumer:
+            seen, new = pairs[number]
+            if new is None:
+                assert seen is not None
+                return requests.WriteConsumer(
+                    seen.consumer, seen.version, None)
+            new = dataclasses.replace(new, version=self.name())
+            tries[number].append(new)
+            return requests.WriteConsumer(
+                new.consumer, seen.version if seen else None,
+                requests.VersionedRow(new.version, new.body()))
+
+        answers = self._repeat(len(pairs), make)
+        written = [(new and tried[-1]) or seen if answer else None
+                   for (seen, new), tried, answer
+                   in zip(pairs, tries, answers)]
+        # A write is refused if it was applied before: by an earlier try, or
+        # because the driver or a coordinator repeated it. The version of the
+        # row shows it.
+        refused = {row.consumer: number
+                   for number, pair in enumerate(pairs) for row in pair
+                   if row is not None and not answers[number]}
         for name, found in self.read_all(refused).items():
-            answers[refused[name]] = found
-        return answers
-
-    def _write_twice(
-        self, writes: Sequence[requests.WriteConsumer]
-    ) -> list[bool]:
-        """Return which of some writes of existing rows were applied."""
-        # 1. Send all of them. Repeat those of unknown outcome: a repetition
-        #    has no effect on a row that the first one has changed.
-        answers = self.try_all(writes)
-        repeated = [number for number, answer in enumerate(answers)
-                    if isinstance(answer, Exception)]
-        if repeated:
-            again = self.ask_all([writes[number] for number in repeated])
-            for number, answer in zip(repeated, again):
-                answers[number] = answer
-        # 2. A write is refused if it was applied before: by the first try, or
-        #    because the driver or a coordinator repeated it. The version of
-        #    the row shows it.
-        refused = [
-            number for number, answer in enumerate(answers)
-            if not answer.applied and (
-                number in repeated or writes[number].row is not None)]
-        found = self.ask_all([requests.ReadConsumer(writes[number].consumer)
-                              for number in refused])
-        applied = [answer.applied for answer in answers]
-        for number, row in zip(refused, found):
-            written = writes[number].row
-            applied[number] = (
-                row is None if written is None
-                else row is not None and row.version == written.version)
-        return applied
-
-
-def _applied(answer: Any) -> bool:
-    return isinstance(answer, requests.Written) and answer.applied
-
-
-def versioned(record: records.Record | None) -> requests.VersionedRow | None:
-    """Return a row as it is written."""
-    return None if record is None else requests.VersionedRow(
-        record.version, record.body())
+            number = refused[name]
+            if found is None:
+                written[number] = None if tries[number] else pairs[number][0]
+            else:
+                written[number] = next(
+                    (each for each in tries[number]
+                     if each.version == found.version), None)
+        return written
 
 
 _UNKNOWN = remote.OutcomeUnknown()

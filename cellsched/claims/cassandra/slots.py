@@ -3,10 +3,11 @@
 
 from collections.abc import Iterable
 from collections.abc import Mapping
+import dataclasses
 import functools
 import json
+from typing import Any
 from typing import NamedTuple
-from typing import Self
 
 from cellsched.claims import base
 from cellsched.claims.cassandra import requests
@@ -27,6 +28,7 @@ class Slot(NamedTuple):
         return base.Inventory(self.capacity, 0, 1.0, *self.units)
 
 
+@dataclasses.dataclass(frozen=True)
 class Slots:
     """The inventory of a provider, stored as JSON.
 
@@ -34,33 +36,13 @@ class Slots:
 
     :param revision: number of earlier inventories, so that no text is
         repeated
-    :ivar unreadable: why the inventory cannot be read, or ''; it has no
+    :param unreadable: why the inventory cannot be read, or ''; it has no
         classes then
     """
 
-    unreadable = ''
-
-    def __init__(self, classes: Mapping[str, Slot], revision: int) -> None:
-        self.classes = classes
-        self._revision = revision
-        self.text = json.dumps(
-            [revision, {name: [slot.number, slot.capacity, *slot.units]
-                        for name, slot in classes.items()}],
-            separators=(',', ':'))
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """Return the inventory in a text; see ``unreadable``."""
-        try:
-            revision, classes = json.loads(text)
-            slots = cls({name: _slot(*fields)
-                         for name, fields in classes.items()}, revision)
-        except (AttributeError, RecursionError, TypeError, ValueError):
-            slots = cls({}, 0)
-            slots.text = text
-            slots.unreadable = (
-                f'the inventory {text!r:.80} cannot be read by this release')
-        return slots
+    classes: Mapping[str, Slot]
+    revision: int = 0
+    unreadable: str = ''
 
     @classmethod
     def of(cls, figures: requests.Figures) -> 'Slots':
@@ -69,10 +51,14 @@ class Slots:
         if figures.consumers is None or figures.open is None or any(
                 figures.used[slot.number] is None
                 for slot in slots.classes.values()):
-            known, slots = slots, cls({}, 0)
-            slots.text = known.text
-            slots.unreadable = 'a counter has no value'
+            return cls({}, unreadable='a counter has no value')
         return slots
+
+    def text(self) -> str:
+        return json.dumps(
+            [self.revision, {name: [slot.number, slot.capacity, *slot.units]
+                             for name, slot in self.classes.items()}],
+            separators=(',', ':'))
 
     def used(self, figures: requests.Figures) -> dict[str, int]:
         """Return the used amounts, by resource class."""
@@ -103,43 +89,38 @@ class Slots:
         return added
 
 
-def first(
-    provider: str, inventory: Mapping[str, base.Inventory]
-) -> requests.SetInventory:
-    """Return the request that creates a provider."""
-    slots = Slots(_assigned(provider, {}, inventory), 0)
-    return requests.SetInventory(
-        provider, None, slots.text,
-        cleared=tuple(slot.number for slot in slots.classes.values()))
+def change(
+    provider: str, figures: requests.Figures | None,
+    inventory: Mapping[str, base.Inventory],
+) -> requests.ChangeProvider | None:
+    """Return the request that sets an inventory; None for no change.
 
-
-def following(
-    figures: requests.Figures, inventory: Mapping[str, base.Inventory],
-    adds: bool,
-) -> requests.SetInventory | None:
-    """Return the request that changes an inventory; None for no change.
-
-    :param adds: whether the server supports addition under a condition
+    :param figures: the counters; None for a new provider
+    :raises cellsched.exception.ClaimStoreFailed: the inventory is unreadable
     """
-    known = Slots.of(figures)
+    known = Slots.of(figures) if figures is not None else Slots({}, -1)
     if known.unreadable:
-        raise unreadable(figures.provider, known.unreadable)
-    used = known.used(figures)
+        raise unreadable(provider, known.unreadable)
+    used = known.used(figures) if figures is not None else {}
     kept = {name: Slot(slot.number, 0, base.Units())
             for name, slot in known.classes.items()
             if name in inventory or used[name]}
-    classes = _assigned(figures.provider, kept, inventory)
+    classes = _assigned(provider, kept, inventory)
+    numbers = {slot.number for slot in kept.values()}
+    put: dict[str, Any] = {
+        requests.USED[slot.number]: 0 for slot in classes.values()
+        if slot.number not in numbers}
+    put['inventory'] = Slots(classes, known.revision + 1).text()
+    if figures is None:
+        return requests.ChangeProvider(provider, {'inventory': None}, {
+            'generation': 1, 'consumers': 0, 'open': 0, **put})
     if _admitted(classes) == _admitted(known.classes):
         return None
-    before = {slot.number for slot in kept.values()}
-    return requests.SetInventory(
-        figures.provider, figures.inventory,
-        Slots(classes, known._revision + 1).text,
-        unused=tuple(slot.number for name, slot in known.classes.items()
-                     if name not in kept),
-        cleared=tuple(slot.number for slot in classes.values()
-                      if slot.number not in before),
-        generation=None if adds else figures.generation)
+    unused = {requests.USED[slot.number]: 0
+              for name, slot in known.classes.items() if name not in kept}
+    return requests.ChangeProvider(
+        provider, {'inventory': figures.inventory, **unused}, put,
+        added={'generation': 1})
 
 
 def unreadable(provider: str, reason: str) -> exception.ClaimStoreFailed:
@@ -168,8 +149,14 @@ def resources_of(row: requests.ClaimRow) -> dict[str, int] | None:
 
 @functools.lru_cache(maxsize=4096)
 def parse(text: str) -> Slots:
-    """Return the inventory of a provider, cached by its text."""
-    return Slots.parse(text)
+    """Return the inventory in a text; see ``unreadable``."""
+    try:
+        revision, classes = json.loads(text)
+        return Slots({name: _slot(*fields)
+                      for name, fields in classes.items()}, revision)
+    except (AttributeError, RecursionError, TypeError, ValueError):
+        return Slots({}, unreadable=f'the inventory {text!r:.80} cannot be '
+                                    'read by this release')
 
 
 def _assigned(

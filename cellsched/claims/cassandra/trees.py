@@ -8,7 +8,6 @@ JSON; so the used amounts of all providers are read and compared here.
 
 from collections.abc import Iterable
 from collections.abc import Mapping
-from collections.abc import Sequence
 
 from cellsched.claims import base
 from cellsched.claims.cassandra import requests
@@ -55,12 +54,10 @@ class ProviderTrees:
         :param limit: maximum number, chosen at random; None for all
         """
         required, forbidden = sorted(query.required), sorted(query.forbidden)
-        rooms, nested, *having = self._session.ask_all([
-            requests.ScanRoom(), requests.ScanTrees(nested=True),
+        providers, nested, *having = self._session.ask_all([
+            requests.Scan(figures=True), requests.ScanTrees(nested=True),
             *map(requests.ScanTrees, [*required, *forbidden])])
-        found = _with_room(
-            self._completed(rooms, query.resources), dict(nested),
-            query.resources)
+        found = _with_room(providers, dict(nested), query.resources)
         for pairs in having[len(required):]:
             found.difference_update(provider for provider, _ in pairs)
         matching = found.intersection(*(
@@ -74,28 +71,9 @@ class ProviderTrees:
             return roots
         return self._session.random.sample(roots, limit)
 
-    def _completed(
-        self, rooms: Sequence[requests.ProviderRoom],
-        resources: Iterable[str],
-    ) -> list[requests.ProviderRoom]:
-        """Return the used amounts of all slots that the query needs."""
-        partial = [
-            each.provider for each in rooms if any(
-                slot.number >= len(each.used)
-                for name in resources for slot in [_classes(each).get(name)]
-                if slot is not None)]
-        if not partial:
-            return list(rooms)
-        read = {each.provider: requests.ProviderRoom(
-            each.provider, each.inventory, each.used)
-            for each in self._session.ask_all(
-                [requests.ReadFigures(name) for name in partial])
-            if each is not None}
-        return [read.get(each.provider, each) for each in rooms]
-
 
 def _with_room(
-    rooms: Iterable[requests.ProviderRoom], nested: Mapping[str, str],
+    providers: Iterable[requests.Figures], nested: Mapping[str, str],
     resources: Mapping[str, Iterable[int]],
 ) -> set[str]:
     """Return the roots of the trees that have the requested capacity.
@@ -103,11 +81,11 @@ def _with_room(
     :param nested: roots of the providers that are not roots
     """
     lacking: dict[str, set[str]] = {}
-    for each in rooms:
+    for each in providers:
         lacks = lacking.setdefault(
             nested.get(each.provider, each.provider), {*resources})
         if lacks:
-            classes = _classes(each)
+            classes = slots.parse(each.inventory).classes
             lacks.difference_update([
                 name for name in lacks if name in classes and _gives(
                     classes[name], each, resources[name])])
@@ -115,12 +93,8 @@ def _with_room(
 
 
 def _gives(
-    slot: slots.Slot, room: requests.ProviderRoom, amounts: Iterable[int]
+    slot: slots.Slot, figures: requests.Figures, amounts: Iterable[int]
 ) -> bool:
     """Return whether a provider can grant one of the amounts."""
-    free = slot.capacity - (room.used[slot.number] or 0)
+    free = slot.capacity - (figures.used[slot.number] or 0)
     return any(amount <= free and slot.admits(amount) for amount in amounts)
-
-
-def _classes(room: requests.ProviderRoom) -> Mapping[str, slots.Slot]:
-    return slots.parse(room.inventory).classes

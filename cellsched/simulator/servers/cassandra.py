@@ -4,6 +4,8 @@
 import collections
 from collections.abc import Sequence
 import dataclasses
+import functools
+import re
 from typing import Any
 
 from cellsched.claims.cassandra import requests
@@ -11,8 +13,7 @@ from cellsched import exception
 from cellsched.simulator.servers import base
 
 _CONDITIONAL = (
-    requests.ChangeProvider, requests.Fence, requests.SetFigures,
-    requests.WriteConsumer)
+    requests.ChangeProvider, requests.Fence, requests.WriteConsumer)
 
 
 @dataclasses.dataclass
@@ -43,7 +44,7 @@ class CassandraModel(base.ServerModel):
     def answer(self, request: Any) -> Any:
         """Return the answer of the server; raises errors only for misuse."""
         answer: Any = getattr(
-            self, requests.method(type(request).__name__))
+            self, _method(type(request).__name__))
         return answer(request)
 
     def cost(self, request: Any) -> tuple[bool, int]:
@@ -55,8 +56,8 @@ class CassandraModel(base.ServerModel):
         answers = answer if isinstance(
             request, requests.Together) else [answer]
         return any(
-            isinstance(each, _CONDITIONAL) and not getattr(
-                outcome, 'applied', True)
+            isinstance(each, _CONDITIONAL) and (
+                outcome is False or not getattr(outcome, 'applied', True))
             for each, outcome in zip(_parts(request), answers))
 
     def partitions_of(self, request: Any) -> set[str]:
@@ -72,19 +73,15 @@ class CassandraModel(base.ServerModel):
     ) -> requests.VersionedRow | None:
         return self.consumers.get(request.consumer)
 
-    def _write_consumer(
-        self, request: requests.WriteConsumer
-    ) -> requests.Written:
+    def _write_consumer(self, request: requests.WriteConsumer) -> bool:
         present = self.consumers.get(request.consumer)
         if (present and present.version) != request.seen:
-            # The server returns the row only if none was expected.
-            return requests.Written(
-                False, present if request.seen is None else None)
+            return False
         if request.row is None:
             del self.consumers[request.consumer]
         else:
             self.consumers[request.consumer] = request.row
-        return requests.Written(True)
+        return True
 
     def _read_figures(
         self, request: requests.ReadFigures
@@ -95,81 +92,45 @@ class CassandraModel(base.ServerModel):
         self, request: requests.ReadClaims
     ) -> list[requests.ClaimRow]:
         rows = self.partitions[request.provider].rows
-        return [rows[key] for key in sorted(rows)
-                if request.keys is None or key in request.keys]
+        return [rows[key] for key in sorted(rows) if key in request.keys]
 
     def _read_provider(self, request: requests.ReadProvider) -> Any:
-        rows = self._read_claims(requests.ReadClaims(request.provider))
-        return (self.partitions[request.provider].figures,
-                [row for row in rows if row.resources])
+        partition = self.partitions[request.provider]
+        return (partition.figures, [
+            row for _, row in sorted(partition.rows.items())
+            if row.resources])
 
     def _change_provider(
         self, request: requests.ChangeProvider
     ) -> requests.ProviderChanged:
-        if request.seen is None and not self.adds:
+        if request.added and not self.adds:
             raise exception.ConfigurationInvalid(
                 field='request', problem='it adds claims')
         partition = self.partitions[request.provider]
         figures, rows = partition.figures, partition.rows
-        if figures is None:
-            return requests.ProviderChanged(False)
+        columns: dict[str, Any] = figures.columns() if figures else (
+            dict.fromkeys(requests.COLUMNS))
         holds = (
-            figures.inventory == request.inventory
-            and (request.seen is None
-                 or request.seen.generation == figures.generation)
-            and all((amount := figures.used[number]) is not None
-                    and amount <= most for number, most in request.bounds)
+            all(columns[name] == value
+                for name, value in request.equal.items())
+            and all(columns[name] is not None and columns[name] <= most
+                    for name, most in request.bounds.items())
             and not any(row.key in rows for row in request.inserted)
             and all(rows.get(row.key) == row for row in request.deleted))
         if not holds:
             # The server returns all columns only for an insert.
             return requests.ProviderChanged(
                 False, figures if request.inserted else None)
-        base = figures if request.seen is None else request.seen
-        used = list(base.used)
-        for number, more in request.added:
-            # The sum of no amount is none.
-            amount = used[number]
-            used[number] = None if amount is None else amount + more
-        partition.figures = dataclasses.replace(
-            figures, generation=base.generation + 1,
-            consumers=base.consumers + request.consumers,
-            open=base.open + request.open, used=tuple(used))
+        columns |= request.put
+        for name, amount in request.added.items():
+            if columns[name] is not None:
+                columns[name] += amount
+        partition.figures = requests.Figures.of(
+            {'provider': request.provider, **columns})
         for row in request.deleted:
             del rows[row.key]
         for row in request.inserted:
             rows[row.key] = row
-        return requests.ProviderChanged(True)
-
-    def _set_inventory(
-        self, request: requests.SetInventory
-    ) -> requests.ProviderChanged:
-        partition = self.partitions[request.provider]
-        figures = partition.figures
-        if (figures and figures.inventory) != request.seen or (
-                figures is not None
-                and (request.generation not in (None, figures.generation)
-                     or any(figures.used[number] != 0
-                            for number in request.unused))):
-            return requests.ProviderChanged(False)
-        if figures is None:
-            figures = requests.Figures(
-                request.provider, '', 0, 0, 0, (None,) * requests.SLOTS)
-        partition.figures = dataclasses.replace(
-            figures, inventory=request.inventory,
-            generation=figures.generation + 1,
-            used=tuple(0 if number in request.cleared else amount
-                       for number, amount in enumerate(figures.used)))
-        return requests.ProviderChanged(True)
-
-    def _set_figures(
-        self, request: requests.SetFigures
-    ) -> requests.ProviderChanged:
-        partition = self.partitions[request.seen.provider]
-        figures = partition.figures
-        if figures is None or figures.generation != request.seen.generation:
-            return requests.ProviderChanged(False)
-        partition.figures = request.figures
         return requests.ProviderChanged(True)
 
     def _fence(self, request: requests.Fence) -> requests.ClaimRow | None:
@@ -204,14 +165,6 @@ class CassandraModel(base.ServerModel):
                 if (request.trait is None or request.trait in tree.traits)
                 and (not request.nested or tree.root != provider)]
 
-    def _scan_room(
-        self, request: requests.ScanRoom
-    ) -> list[requests.ProviderRoom]:
-        return [requests.ProviderRoom(
-            each.provider, each.inventory,
-            each.used[:requests.SLOTS_SCANNED])
-            for each in self._scan(requests.Scan(figures=True))]
-
     def _announce(self, request: requests.Announce) -> None:
         noted = self.noted[request.bucket]
         if request.is_over:
@@ -236,3 +189,9 @@ class CassandraModel(base.ServerModel):
 def _parts(request: Any) -> Sequence[Any]:
     return request.requests if isinstance(
         request, requests.Together) else [request]
+
+
+@functools.cache
+def _method(name: str) -> str:
+    """Return the method for a class of requests: ``_read_claims``."""
+    return re.sub('(?=[A-Z])', '_', name).lower()

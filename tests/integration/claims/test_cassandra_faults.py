@@ -17,7 +17,7 @@ from cellsched.claims import base as claims
 from cellsched.claims import cassandra
 from cellsched.claims.cassandra import client
 from cellsched.claims.cassandra import options
-from cellsched.claims.cassandra import statements
+from cellsched.claims.cassandra import requests
 from cellsched import clock
 from cellsched import exception
 from cellsched.testing.suite import claim_cases
@@ -197,7 +197,7 @@ class TestClusterLosingANode(FaultCase):
         found = set()
         for session, _ in connected:
             read = session.prepare(
-                statements.READ_FIGURES.format(self.keyspace))
+                requests.READ_FIGURES.format(self.keyspace))
             for _ in range(20):
                 future = session.execute_async(read, ['provider'])
                 future.result()

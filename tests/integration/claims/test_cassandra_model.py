@@ -14,13 +14,14 @@ PROVIDERS = ('p', 'q')
 NAMES = ('a', 'b', 'c')
 TRAITS = ('A', 'B', 'C')
 
-WRITES = (requests.WriteConsumer, requests.ChangeProvider,
-          requests.SetInventory, requests.SetFigures, requests.WriteTree)
+WRITES = (requests.WriteConsumer, requests.ChangeProvider, requests.WriteTree)
 
 #: Writes of each kind are applied and refused, and changes of a provider both
-#: if the server adds and if it compares a generation.
+#: if the server adds and if it compares a generation, of rows and of columns.
 OUTCOMES = {(*kind, applied) for applied in (True, False) for kind in (
-    *((each, False) for each in WRITES), (requests.ChangeProvider, True))}
+    (requests.WriteConsumer,), (requests.WriteTree,),
+    *((requests.ChangeProvider, has_rows, compares)
+      for has_rows in (True, False) for compares in (True, False)))}
 
 #: Requests that are compared; up to a limit, until all outcomes occurred.
 COUNT = profile.COMPARED_REQUESTS
@@ -66,15 +67,13 @@ class TestModel(test_cassandra.OnCassandra, base.TestCase):
             lambda *args: requests.ReadFigures(provider),
             lambda *args: requests.ReadClaims(
                 provider, ((name, 'x'), ('nobody', 'x'))),
-            lambda *args: requests.ReadClaims(provider),
             lambda *args: requests.ReadProvider(provider),
             lambda *args: requests.Scan(chance.random() < 0.5),
             self.write_tree, self.write_tree,
             lambda *args: requests.ReadTree(provider),
             lambda *args: requests.ScanTrees(
                 chance.choice((None, *TRAITS))),
-            lambda *args: requests.ScanTrees(nested=True),
-            lambda *args: requests.ScanRoom()])
+            lambda *args: requests.ScanTrees(nested=True)])
         return make(provider, name, figures, version)
 
     def write(self, provider, name, figures, version):
@@ -107,40 +106,52 @@ class TestModel(test_cassandra.OnCassandra, base.TestCase):
         inserted, deleted = chance.choice((
             (inserted, deleted), (inserted, ()), ((), deleted or inserted)))
         change = requests.ChangeProvider(
-            provider, figures.inventory if figures else 'none',
-            ((0, len(inserted) - len(deleted)), (3, 1)),
-            chance.choice((((0, 2),), ((0, 9), (3, 50)), ())),
-            len(inserted) - len(deleted), 1, inserted, deleted)
+            provider,
+            {'inventory': figures.inventory if figures else 'none'},
+            added={'generation': 1, 'open': 1, 'u3': 1,
+                   'consumers': len(inserted) - len(deleted),
+                   'u0': len(inserted) - len(deleted)},
+            bounds=chance.choice(({'u0': 2}, {'u0': 9, 'u3': 50}, {})),
+            inserted=inserted, deleted=deleted)
+        return self.compared_sometimes(change, figures)
+
+    def compared_sometimes(self, change, figures):
+        chance = self.random
         if figures is None or chance.random() < 0.6:
             return change
-        seen = chance.choice((figures, dataclasses.replace(
-            figures, generation=figures.generation - 1)))
-        return dataclasses.replace(change, bounds=(), seen=seen)
+        return change.compared(chance.choice((figures, dataclasses.replace(
+            figures, generation=figures.generation - 1))))
 
     def set_inventory(self, provider, name, figures, version):
         chance = self.random
         seen = chance.choice((
             None, figures.inventory if figures else None, 'other'))
-        return requests.SetInventory(
-            provider, seen, f'inventory {version}',
-            () if seen is None else chance.choice(((), (1,), (0, 3))),
-            (0, 3) if figures is None else chance.choice(((), (1,))),
-            figures and seen and chance.choice(
-                (None, None, figures.generation, figures.generation - 1)))
+        put = {'inventory': f'inventory {version}'}
+        if seen is None:
+            return requests.ChangeProvider(provider, {'inventory': None}, {
+                'generation': 1, 'consumers': 0, 'open': 0, 'u0': 0, 'u3': 0,
+                **put})
+        unused = chance.choice(({}, {'u1': 0}, {'u0': 0, 'u3': 0}))
+        return self.compared_sometimes(requests.ChangeProvider(
+            provider, {'inventory': seen, **unused},
+            {**put, **chance.choice(({}, {'u1': 0}))},
+            added={'generation': 1}), figures)
 
     def set_figures(self, provider, name, figures, version):
         figures = figures or requests.Figures(
             provider, 'none', 1, 0, 0, (None,) * requests.SLOTS)
         seen = self.random.choice((figures, dataclasses.replace(
             figures, generation=figures.generation + 1)))
-        return requests.SetFigures(seen, dataclasses.replace(
-            figures, generation=figures.generation + 2, consumers=3))
+        return requests.ChangeProvider(
+            provider, {'generation': seen.generation},
+            {'generation': figures.generation + 2, 'consumers': 3})
 
 
 def _outcome(request, answer):
-    compares = (isinstance(request, requests.ChangeProvider)
-                and request.seen is not None)
-    return type(request), compares, getattr(answer, 'applied', answer)
+    if not isinstance(request, requests.ChangeProvider):
+        return type(request), answer
+    return (type(request), bool(request.inserted or request.deleted),
+            'generation' in request.equal, answer.applied)
 
 
 def _comparable(answer):

@@ -218,30 +218,12 @@ class TestCassandraClaims(CassandraTests, tests.TestCase):
             {'VCPU': [1]}, frozenset({'A'}), frozenset({'B'})))
 
         self.assertEqual(
-            {'ScanRoom': 1, 'ScanTrees': 3}, self.sent(find))
+            {'Scan': 1, 'ScanTrees': 3}, self.sent(find))
         store.set_traits(providers[0], [], providers[0])
 
         self.assertEqual(
-            {'ScanRoom': 1, 'ScanTrees': 4}, self.sent(find))
+            {'Scan': 1, 'ScanTrees': 4}, self.sent(find))
         self.assertEqual({*providers[1:]}, {*find()})
-
-    def test_class_beyond_the_scanned_columns_is_read(self):
-        store = self.make_store()
-        provider, other = (self.make_provider(store, **{
-            f'CUSTOM_{number}': 8 for number in range(count)})
-            for count in (requests.SLOTS_SCANNED + 1, 1))
-        last = f'CUSTOM_{requests.SLOTS_SCANNED}'
-        store.claim([self.make_claim(provider, **{last: 5})])
-
-        def find(amount):
-            return store.find_providers(
-                claims.ProviderQuery({last: [amount]}))
-
-        self.assertEqual([provider], find(3))
-        self.assertEqual([], find(4))
-        self.assertEqual(
-            {'ScanRoom': 1, 'ScanTrees': 1, 'ReadFigures': 1},
-            self.sent(lambda: find(3)))
 
     def test_known_traits_are_not_written(self):
         store = self.make_store()
