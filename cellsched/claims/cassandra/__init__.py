@@ -103,10 +103,8 @@ class CassandraClaims(base.RequestClaims, base.ClaimStore):
             self._session, self._ledger, abandoned_s)
         self._claim = BatchClaim(
             self._session, self._ledger, self._recovery)
-        self._release = Release(
-            self._session, self._ledger, self._recovery)
-        self._transfer = Transfer(
-            self._session, self._recovery)
+        self._release = Release(self._session, self._recovery)
+        self._transfer = Transfer(self._session, self._recovery)
         self._trees = trees.ProviderTrees(self._session)
         self._copies = copies
         self._place = place

@@ -31,7 +31,7 @@ class EntryOutcome(enum.Enum):
     DONE = 'done'
     REFUSED = 'not enough capacity'
     GONE = 'an inserted row exists already, or a deleted row does not exist'
-    UNKNOWN = 'it may have been applied'
+    UNKNOWN = 'rows may have been inserted'
 
 
 class Entry:
@@ -57,7 +57,9 @@ class Entry:
         self.error: Exception | None = None
         self._takes = [json.loads(row.resources) for row in self.inserted]
         self._gives = [json.loads(row.resources) for row in self.deleted]
-        self._needs_room = bool(self.inserted) and not self.deleted
+        #: Only then does another attempt differ from a repetition, which
+        #: changes nothing once the deleted rows do not exist.
+        self.needs_room = bool(self.inserted) and not self.deleted
 
     def added(self, slots: Slots) -> dict[int, int]:
         """Return the amounts to add, by column."""
@@ -70,7 +72,7 @@ class Entry:
         self, slots: Slots, used: Sequence[int | None]
     ) -> dict[int, int] | None:
         """Return upper bounds on the used amounts; None if it does not fit."""
-        if not self._needs_room:
+        if not self.needs_room:
             return {}
         for resources in self._takes:
             for name, amount in resources.items():
@@ -331,12 +333,13 @@ class Ledger:
         fresh.pop(provider, None)
         self._known.pop(provider, None)
         if isinstance(answer, Exception):
-            may_be_applied = not isinstance(answer, remote.NotSent)
             for entry in entries:
                 entry.error = answer
-                if may_be_applied:
+                if entry.needs_room and not isinstance(
+                        answer, remote.NotSent):
                     entry.outcome = EntryOutcome.UNKNOWN
-            return not may_be_applied
+            return any(entry.outcome is EntryOutcome.OPEN
+                       for entry in entries)
         if answer.applied:
             self._known[provider] = batch.after()
             for entry in entries:

@@ -22,6 +22,7 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
+from typing import Any
 
 from cellsched.claims import base
 from cellsched.claims.cassandra.ledger import Entry
@@ -47,6 +48,8 @@ _DECIDED_MAX = 10000
 
 _Outcome = EntryOutcome
 _Record = records.Record
+#: The position of a request, and that of a batch in it.
+_Place = tuple[int, int]
 
 
 class _Busy(Exception):
@@ -81,9 +84,8 @@ class BatchClaim:
         # Remains of a claim of one provider use no capacity.
         names = [claim.consumer for claim in claims
                  ] if _is_several(claims) else []
-        for refusals in self._find_full([([claims], 0)]):
-            for refusal in refusals.values():
-                raise refusal
+        for refusal in self._find_full({(0, 0): claims}).values():
+            raise refusal
         with self._session.announced(names):
             for _ in self._session.attempts():
                 try:
@@ -105,85 +107,67 @@ class BatchClaim:
         outcomes: dict[int, base.AnyOf] = {}
         refusals: list[dict[int, exception.ClaimRefused]] = [
             {} for _ in requests]
-        due = dict.fromkeys(range(len(requests)), 0)
-
-        def refuse(number: int, refused: Mapping[
-                int, exception.ClaimRefused]) -> None:
-            """Continue with the next batch of a request, or end it."""
-            refusals[number] |= refused
-            for place in range(due.pop(number), len(requests[number])):
-                if place not in refusals[number]:
-                    due[number] = place
-                    return
-            outcomes[number] = base.AnyOf(None, 0, refusals[number])
-
+        due = [*range(len(requests))]
         while due:
             # 1. Pass over the batches of providers that are full.
-            for number, full in zip([*due], self._find_full([
-                    (requests[number], first)
-                    for number, first in due.items()])):
-                refuse(number, full)
+            first = _first_places(requests, refusals, due)
+            # The known counters are most likely outdated.
+            self._ledger.read_contended([
+                requests[number][place][0].provider
+                for number, place in first.items()
+                if len(requests[number]) > 1 and requests[number][place]])
+            for (number, place), refusal in self._find_full({
+                    (number, place): batch
+                    for number, begin in first.items()
+                    if self._known_full(requests[number][begin])
+                    for place, batch in enumerate(requests[number])
+                    if place not in refusals[number]}).items():
+                refusals[number][place] = refusal
             # 2. Try to claim the others.
-            due = {number: place for number, place in due.items()
-                   if _is_plain(requests[number][place])}
-            for (number, place), outcome in zip([*due.items()], self._try_each(
-                    [requests[number][place]
-                     for number, place in due.items()])):
+            first = _first_places(requests, refusals, due)
+            outcomes |= {number: base.AnyOf(None, 0, refusals[number])
+                         for number in due if number not in first}
+            plain = [(number, place) for number, place in first.items()
+                     if _is_plain(requests[number][place])]
+            due = []
+            for (number, place), outcome in zip(plain, self._try_each(
+                    [requests[number][place] for number, place in plain])):
                 if isinstance(outcome, exception.ClaimRefused):
-                    refuse(number, {place: outcome})
-                    continue
-                if isinstance(outcome, int):
+                    refusals[number][place] = outcome
+                    due.append(number)
+                elif isinstance(outcome, int):
                     outcomes[number] = base.AnyOf(place, outcome, {
                         before: refusal for before, refusal
                         in refusals[number].items() if before < place})
-                del due[number]
         return outcomes
 
     def _find_full(
-        self, requests: Sequence[tuple[Sequence[Sequence[base.Claim]], int]]
-    ) -> list[dict[int, exception.ClaimRefused]]:
+        self, batches: Mapping[_Place, Sequence[base.Claim]]
+    ) -> dict[_Place, exception.ClaimRefused]:
         """Return the refusals of batches whose provider is full.
 
         That takes two reads, instead of intents that are deleted again. If
-        the provider of the first batch of a request is not known to be full,
-        nothing is read; a contended one with alternatives is read before.
-
-        :param requests: alternatives for the same consumers, and the position
-            of the first batch to look at
-        :returns: by position; batches of several providers are left out
+        no provider is known to be full, nothing is read. Batches of several
+        providers are left out.
         """
-        refusals: list[dict[int, exception.ClaimRefused]] = [
-            {} for _ in requests]
-        # The known counters are most likely outdated.
-        self._ledger.read_contended([
-            batches[first][0].provider for batches, first in requests
-            if len(batches) > 1 and batches[first]])
+        refusals: dict[_Place, exception.ClaimRefused] = {}
         for _ in range(_EARLY_MAX):
-            probably_full = {
-                (number, place): full
-                for number, (batches, first) in enumerate(requests)
-                if first in refusals[number]
-                or self._known_full(batches[first])
-                for place in range(first, len(batches))
-                if place not in refusals[number]
-                and (full := self._known_full(batches[place]))}
-            if not probably_full:
+            full = {place: found for place, batch in batches.items()
+                    if place not in refusals
+                    and (found := self._known_full(batch))}
+            if not full:
                 break
             # 1. Consumers that hold claims, or may, are not refused here.
-            names = {number: [
-                claim.consumer for claim in requests[number][0][0]]
-                for number, _ in probably_full}
             holding = self._session.read_all(
-                name for consumers in names.values() for name in consumers)
+                claim.consumer for place in full for claim in batches[place])
             # 2. Equal counters, which include a generation, show that the
             #    provider was full when the consumers held nothing.
             figures = self._ledger.read(
-                known.provider for known, _ in probably_full.values())
-            for (number, place), (known, refusal) in probably_full.items():
-                if any(holding[name] for name in names[number]):
-                    refusals[number] = {}
-                elif figures[known.provider] == known:
-                    refusals[number][place] = refusal
+                known.provider for known, _ in full.values())
+            refusals |= {
+                place: refusal for place, (known, refusal) in full.items()
+                if figures[known.provider] == known and not any(
+                    holding[claim.consumer] for claim in batches[place])}
         return refusals
 
     def _known_full(
@@ -234,10 +218,8 @@ class BatchClaim:
         # 1. Insert the intents of the consumers that hold nothing.
         intents = [_intents(claims, self._session.name())
                    for claims in batches]
-        inserted: dict[str, _Record] = {}
-        errors = self._insert_some(
-            [intent for batch in intents for intent in batch.values()],
-            inserted)
+        inserted, errors = self._insert_some(
+            [intent for batch in intents for intent in batch.values()])
         written = [[inserted[name] for name in batch if name in inserted]
                    for batch in intents]
         outcomes: list[int | Exception] = [
@@ -248,13 +230,14 @@ class BatchClaim:
         entries = {number: _entries(records)[0]
                    for number, records in enumerate(written)
                    if records and not isinstance(outcomes[number], Exception)}
-        if entries:
-            self._ledger.do([*entries.values()])
+        self._ledger.do([*entries.values()])
         for number, entry in entries.items():
-            outcome = entry.outcome
-            if outcome is _Outcome.UNKNOWN:
-                outcome = self._outcome_of(entry)
-            if outcome is not _Outcome.DONE:
+            # All rows of an entry are written in one step, so the first one
+            # shows whether they exist. If not, they cannot be written later.
+            if entry.outcome is not _Outcome.DONE and not (
+                    entry.outcome is _Outcome.UNKNOWN
+                    and self._recovery.fence_off(
+                        [(entry.provider, entry.inserted[0])])):
                 outcomes[number] = _Busy()
         # 3. Otherwise delete the intents, and find the refusals.
         self._delete([record for number, records in enumerate(written)
@@ -280,39 +263,38 @@ class BatchClaim:
             claims
         """
         intents = _intents(claims, self._session.name())
-        inserted: dict[str, _Record] = {}
         names = list(intents)
         # Members refer to the lead's row, so it is inserted first. The lead
         # is the first consumer that holds nothing.
         for number, name in enumerate(names):
-            errors = self._insert_some([intents[name].replaced(
+            inserted, errors = self._insert_some([intents[name].replaced(
                 records.TAKING, lead=name,
-                members=tuple(names[number + 1:]))], inserted)
-            if name in inserted:
-                errors = self._insert_some([
+                members=tuple(names[number + 1:]))])
+            if inserted:
+                members, errors = self._insert_some([
                     intents[member].replaced(records.TAKING, lead=name)
-                    for member in names[number + 1:]], inserted)
+                    for member in names[number + 1:]])
+                inserted |= members
             for error in errors.values():
                 self._delete([*inserted.values()])
                 raise error
             if inserted:
-                break
-        return inserted
+                return inserted
+        return {}
 
     def _insert_some(
-        self, intents: Sequence[_Record], inserted: dict[str, _Record]
-    ) -> dict[str, Exception]:
-        """Insert intents; return the errors of the others by consumer.
+        self, intents: Sequence[_Record]
+    ) -> tuple[dict[str, _Record], dict[str, Exception]]:
+        """Insert intents of consumers that hold nothing.
 
-        :param inserted: gets the intents that are inserted
+        :returns: the inserted ones, and the errors of others, by consumer. A
+            consumer that holds the same claims is in neither
         """
         found = self._session.write_all([(None, each) for each in intents])
-        existing = []
-        for intent, record in zip(intents, found):
-            if record is None:
-                existing.append(intent)
-            else:
-                inserted[intent.consumer] = record
+        inserted = {record.consumer: record for record in found
+                    if record is not None}
+        existing = [intent for intent in intents
+                    if intent.consumer not in inserted]
         states = self._recovery.states(
             intent.consumer for intent in existing)
         errors: dict[str, Exception] = {}
@@ -322,7 +304,7 @@ class BatchClaim:
                 errors[name] = _Busy(name)
             elif state.holding.claims != intent.holding.claims:
                 errors[name] = exception.ClaimConflict(consumer=name)
-        return errors
+        return inserted, errors
 
     def _delete(self, intents: Sequence[_Record]) -> None:
         """Delete intents for which no provider has a row."""
@@ -334,18 +316,6 @@ class BatchClaim:
             (record, None) for record in intents
             if record.lead == record.consumer])
 
-    # Providers.
-
-    def _outcome_of(self, entry: Entry) -> _Outcome:
-        """Return whether a change was made; afterwards it cannot be made.
-
-        All rows of an entry are written in one step, so one tells for all.
-        """
-        row = entry.inserted[0]
-        found = self._session.ask(requests.Fence(
-            entry.provider, row.consumer, row.attempt))
-        return _Outcome.DONE if found == row else _Outcome.GONE
-
     def _decide(self, intents: Sequence[_Record]) -> bool:
         """Set a batch of several providers to HELD.
 
@@ -353,36 +323,26 @@ class BatchClaim:
         """
         [lead] = [record for record in intents
                   if record.lead == record.consumer]
-        if len(intents) == 1:
-            return self._session.write(lead, held(lead)) is not None
         # The lead keeps its list of members until they are HELD, too.
         decided = self._session.write(lead, lead.replaced(
             records.HELD, lead=''))
         if decided is None:
             return False
-        self._session.write_all([
-            (record, held(record)) for record in intents
-            if record is not lead])
-        self._session.write(decided, held(decided))
+        if decided.members:
+            self._session.write_all([
+                (record, held(record)) for record in intents
+                if record is not lead])
+            self._session.write(decided, held(decided))
         return True
 
     def _undo(
         self, intents: Sequence[_Record], entries: Sequence[Entry]
     ) -> None:
         """Delete the rows of an attempt at all providers, and the intents."""
-        deletions = [Entry(entry.provider, deleted=entry.inserted)
-                     for entry in entries if entry.outcome is _Outcome.DONE]
-        self._ledger.do(deletions)
-        uncertain = {
-            row.consumer for entry in deletions for row in entry.deleted
-            if entry.outcome is not _Outcome.DONE}
-        uncertain |= {row.consumer for entry in entries
-                      if entry.outcome is _Outcome.UNKNOWN
-                      for row in entry.inserted}
-        for record in intents:
-            if record.consumer in uncertain:
-                self._recovery.delete_claims(
-                    record.consumer, record.holding, fences=True)
+        self._recovery.delete_claims([
+            (entry.provider, row) for entry in entries
+            if entry.outcome in (_Outcome.DONE, _Outcome.UNKNOWN)
+            for row in entry.inserted], fences=True)
         self._delete(intents)
 
     # Refusals.
@@ -456,85 +416,53 @@ class Release:
     """Releases consumers, each independently of the others."""
 
     def __init__(
-        self, session: Session, ledger: Ledger, recovery: ConsumerRecovery
+        self, session: Session, recovery: ConsumerRecovery
     ) -> None:
         self._session = session
-        self._ledger = ledger
         self._recovery = recovery
 
     def release(self, consumers: Iterable[str]) -> None:
         """Release consumers; see :meth:`.base.ClaimStore.release`."""
         names = list(consumers)
+        error: exception.ClaimStoreFailed | None = None
         with self._session.announced(names):
             for _ in self._session.attempts():
-                if self._release_all(names):
-                    return
-            self._session.unreachable(CONTENDED)
+                # 1. Mark the rows that no operation is working on, delete
+                #    their claims, and then the rows.
+                remaining = self._release_settled(names)
+                # 2. End the operations on the other consumers. A transfer may
+                #    have moved claims to one that was released, so all are
+                #    read again. Rows that cannot be read keep no other
+                #    consumer.
+                for name in remaining:
+                    try:
+                        self._recovery.resolve(name, wait=False)
+                    except exception.ClaimStoreFailed as exc:
+                        error = exc
+                        names.remove(name)
+                if not remaining:
+                    break
+            else:
+                self._session.unreachable(CONTENDED)
+            if error is not None:
+                raise error
 
-    def _release_all(self, consumers: Sequence[str]) -> bool:
-        """Release consumers; return False if one may hold claims again.
-
-        A transfer may have moved claims to a consumer that was released first.
-        """
-        # 1. Mark the rows of all consumers that no operation is working on.
-        found = self._session.read_all(consumers)
-        plain = [record for record in found.values()
-                 if record is not None and _is_unlinked(record)]
+    def _release_settled(self, consumers: Iterable[str]) -> list[str]:
+        """Release consumers; return those with an operation in progress."""
+        found = [record for record
+                 in self._session.read_all(consumers).values()
+                 if record is not None]
         written = self._session.write_all([
-            (record, _marked(record)) for record in plain])
+            (record, record.replaced(
+                records.GIVING if record.state == records.HELD
+                else records.DROPPING))
+            for record in found if record.state == records.HELD
+            or record.state == records.TAKING and not record.lead])
         marked = [record for record in written if record is not None]
-        # 2. Delete their claims, in one request of each provider.
-        released = self._delete_claims(marked)
-        # 3. Delete the rows.
-        self._session.write_all([(record, None) for record in released])
-        # 4. Release the remaining consumers one by one. Rows that cannot be
-        #    read keep no other consumer.
-        done = {record.consumer for record in released}
-        remaining = [consumer for consumer, record in found.items()
-                     if record is not None and consumer not in done]
-        error: exception.ClaimStoreFailed | None = None
-        for consumer in remaining:
-            try:
-                self._release(consumer)
-            except exception.ClaimStoreFailed as exc:
-                error = exc
-        if error is not None:
-            raise error
-        # 5. Look again if another operation was working on one of them.
-        return not remaining or len(consumers) == 1 or not any(
-            self._session.read_all(consumers).values())
-
-    def _delete_claims(
-        self, marked: Sequence[_Record]
-    ) -> list[_Record]:
-        """Return the records without claims at any provider."""
-        by_provider: dict[str, list[requests.ClaimRow]] = {}
-        for record in marked:
-            for provider, row in record.holding.rows(record.consumer).items():
-                by_provider.setdefault(provider, []).append(row)
-        entries = [
-            Entry(provider, deleted=rows[start:start + ROWS_MAX])
-            for provider, rows in sorted(by_provider.items())
-            for start in range(0, len(rows), ROWS_MAX)]
-        if entries:
-            self._ledger.do(entries)
-        incomplete = {
-            row.consumer for entry in entries for row in entry.deleted
-            if entry.outcome is not _Outcome.DONE}
-        return [record for record in marked
-                if record.consumer not in incomplete]
-
-    def _release(self, consumer: str) -> None:
-        """Release one consumer after ending the operation in progress."""
-        for _ in self._session.attempts():
-            record = self._recovery.resolve(consumer, wait=False).record
-            if record is None:
-                return
-            marked = self._session.write(record, _marked(record))
-            if marked is not None:
-                self._recovery.undo(marked)
-                return
-        self._session.unreachable(CONTENDED)
+        self._recovery.undo(marked)
+        done = {record.consumer for record in marked}
+        return [record.consumer for record in found
+                if record.consumer not in done]
 
 
 class Transfer:
@@ -668,14 +596,11 @@ def _intents(
         several)) for name in sorted(taken)}
 
 
-def _is_unlinked(record: _Record) -> bool:
-    """Return whether a consumer's row refers to no other consumer."""
-    return not record.members and not record.lead and (
-        record.state in (records.HELD, records.TAKING))
-
-
-def _marked(record: _Record) -> _Record:
-    """Return a row with which the release of a consumer begins."""
-    return record.replaced(
-        records.GIVING if record.state == records.HELD
-        else records.DROPPING)
+def _first_places(
+    requests: Sequence[Sequence[Any]],
+    refusals: Sequence[Mapping[int, Any]], numbers: Iterable[int],
+) -> dict[int, int]:
+    """Return the place of the first batch that is not refused, by request."""
+    return {number: place for number in numbers for place in [next(
+        (place for place in range(len(requests[number]))
+         if place not in refusals[number]), None)] if place is not None}

@@ -101,12 +101,12 @@ class Record:
 
     def body(self) -> str:
         fields: dict[str, Any] = {
-            'state': self.state, 'holding': dataclasses.asdict(self.holding)}
+            'state': self.state, 'holding': vars(self.holding)}
         for name in 'lead', 'members', 'other', 'link':
             if getattr(self, name):
                 fields[name] = getattr(self, name)
         if self.before is not None:
-            fields['before'] = dataclasses.asdict(self.before)
+            fields['before'] = vars(self.before)
         return text(fields)
 
     @classmethod

@@ -39,6 +39,8 @@ _BUCKETS = 10
 
 _Record = records.Record
 _Holding = records.HeldClaims
+#: A provider and its row of a claim.
+_Row = tuple[str, requests.ClaimRow]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,6 +59,15 @@ class ConsumerState:
     holding: _Holding | None = None
     decided: bool = True
     blocked_by: _Record | None = None
+
+    @property
+    def is_stable(self) -> bool:
+        """True without an operation in progress."""
+        record = self.record
+        return record is None or (
+            self.decided and self.holding is not None and (
+                record.state == records.HELD
+                or record.state == records.TAKING and not record.lead))
 
 
 class ConsumerRecovery:
@@ -183,31 +194,34 @@ class ConsumerRecovery:
         :raises cellsched.exception.DatabaseUnreachable: new operations of
             the consumer follow each other without a pause
         """
-        first: _Record | None = None
-        began = self._session.clock.monotonic()
         for _ in self._session.attempts():
             state = self.state(consumer)
-            record = state.record
-            if record is None or _is_stable(state):
-                return state
-            if state.blocked_by is not None:
-                state.blocked_by.check()
-            # An operation that is not decided has abandoned_s to end, counted
-            # from the first read of this version of the row.
-            if first is None or first.version != record.version:
-                first, began = record, self._session.clock.monotonic()
-            waited_s = self._session.clock.monotonic() - began
-            if state.decided:
-                self.finish(state)
-            elif not wait or waited_s >= self._abandoned_s:
-                self.cancel(record)
-            else:
-                continue
-            state = self.state(consumer)
-            if state.record is None or _is_stable(state):
+            if not state.is_stable:
+                record = state.record
+                assert record is not None
+                if state.blocked_by is not None:
+                    state.blocked_by.check()
+                if state.decided:
+                    self.finish(state)
+                elif not wait or self._age_s(record) >= self._abandoned_s:
+                    self.cancel(record)
+                else:
+                    continue
+                state = self.state(consumer)
+            if state.is_stable:
+                self._unfinished.pop(consumer, None)
                 return state
         self._session.unreachable(
             f'the operations on consumer {consumer} do not end')
+
+    def _age_s(self, record: _Record) -> float:
+        """Return for how long this process has known a version of a row."""
+        now = self._session.clock.monotonic()
+        version, since = self._unfinished.get(record.consumer, ('', now))
+        if version != record.version:
+            since = now
+        self._unfinished[record.consumer] = record.version, since
+        return now - since
 
     def sweep(self) -> None:
         """End noted operations of clients that stopped, in some seconds.
@@ -243,30 +257,18 @@ class ConsumerRecovery:
         The first call that finds an operation only remembers it; a later call
         ends it, once it is some times ``abandoned_s`` old.
         """
-        now = self._session.clock.monotonic()
-        unfinished = {}
         for consumer, state in states.items():
-            record = state.record
-            if record is None or state.blocked_by or _is_stable(state):
-                continue
-            version, since = self._unfinished.get(
-                consumer, (record.version, now))
-            if version != record.version:
-                since = now
-            if now - since < times * self._abandoned_s:
-                unfinished[consumer] = record.version, since
-            else:
+            if state.is_stable or state.blocked_by or state.record is None:
+                self._unfinished.pop(consumer, None)
+            elif self._age_s(state.record) >= times * self._abandoned_s:
                 self.resolve(consumer, wait=False)
-        for consumer in states:
-            self._unfinished.pop(consumer, None)
-        self._unfinished |= unfinished
 
     def finish(self, state: ConsumerState) -> None:
         """Complete an operation that is decided."""
         record = state.record
         assert record is not None
         if record.state in (records.GIVING, records.DROPPING):
-            self.undo(record)
+            self.undo([record])
         elif record.state == records.MOVED:
             self.finish_move(record)
         elif record.state == records.TAKING:
@@ -299,65 +301,54 @@ class ConsumerRecovery:
             self._drop(record)
         else:
             # A claim of one provider stays if the provider has its row.
-            arrived = self._fence_off(
-                record.consumer, record.attempt, [*record.holding.claims])
-            if not arrived:
+            if not self.fence_off(_rows([record])):
                 self._drop(record)
 
-    def undo(self, record: _Record) -> None:
-        """Delete the claims of a row in state GIVING or DROPPING."""
-        if record.state == records.GIVING:
+    def undo(self, found: Sequence[_Record]) -> None:
+        """Delete the claims of rows in state GIVING or DROPPING."""
+        given = [each for each in found if each.state == records.GIVING]
+        dropped = [each for each in found if each.state == records.DROPPING]
+        for record in given:
             self.confirm_members(record)
-        else:
+        for record in dropped:
             for member in self._waiting_members(record):
                 self._drop(member)
-        self.delete_claims(record.consumer, record.holding,
-                           fences=record.state == records.DROPPING)
-        self._session.write(record, None)
+        self.delete_claims(_rows(given))
+        self.delete_claims(_rows(dropped), fences=True)
+        self._session.write_all([(record, None) for record in found])
 
     def delete_claims(
-        self, consumer: str, holding: _Holding, fences: bool
+        self, remaining: Sequence[_Row], fences: bool = False
     ) -> None:
-        """Delete the rows of a holding at its providers.
+        """Delete rows of claims at their providers.
 
-        :param fences: whether to fence the attempt off at providers without
-            its row, where a request of the attempt may arrive later
+        :param fences: whether to fence attempts off at providers without
+            their row, where a request of the attempt may arrive later
         """
-        remaining = holding.rows(consumer)
-        for _ in self._session.attempts():
-            entries = {provider: Entry(provider, deleted=[row])
-                       for provider, row in remaining.items()}
-            self._ledger.do([*entries.values()])
-            gone = [provider for provider, entry in entries.items()
+        while remaining:
+            entries = [Entry(provider, deleted=[row])
+                       for provider, row in remaining]
+            self._ledger.do(entries)
+            gone = [each for each, entry in zip(remaining, entries)
                     if entry.outcome is EntryOutcome.GONE]
-            late = self._fence_off(consumer, holding.attempt, gone) if (
-                fences) else []
-            remaining = {
-                provider: row for provider, row in remaining.items()
-                if provider in late
-                or entries[provider].outcome is EntryOutcome.UNKNOWN}
-            if not remaining:
-                return
-        self._session.unreachable('')
+            remaining = self.fence_off(gone) if fences else []
 
-    def _fence_off(
-        self, consumer: str, attempt: str, providers: Sequence[str]
-    ) -> list[str]:
-        """Fence an attempt off at providers that do not have its row.
+    def fence_off(self, rows: Sequence[_Row]) -> list[_Row]:
+        """Fence attempts off at providers that do not have their rows.
 
-        :returns: the providers that have it
+        :returns: the rows that exist
         """
-        rows = self._session.ask_all([
-            requests.Fence(provider, consumer, attempt)
-            for provider in providers])
-        return [provider for provider, row in zip(providers, rows)
-                if row is not None and row.resources]
+        answers = self._session.ask_all([
+            requests.Fence(provider, row.consumer, row.attempt)
+            for provider, row in rows])
+        return [each for each, found in zip(rows, answers)
+                if found is not None and found.resources]
 
     def _drop(self, record: _Record) -> None:
         dropped = self._session.write(
             record, record.replaced(records.DROPPING))
         if dropped is not None:
-            self.undo(dropped)
+            self.undo([dropped])
 
     def confirm_members(self, lead: _Record) -> None:
         """Set the other consumers of a decided batch to HELD."""
@@ -379,12 +370,16 @@ class ConsumerRecovery:
             target.check()
         if target is not None and target.attempt == source.link and (
                 target.state == records.RECEIVING):
-            # 1. Rename the source's rows at the providers.
-            self._rename(source, target)
+            # 1. Replace the source's rows at the providers. They are gone if
+            #    an earlier attempt did so.
+            after = target.holding.rows(target.consumer)
+            self._ledger.do([
+                Entry(provider, [after[provider]], [row])
+                for provider, row in _rows([source])])
             # 2. Delete the claims that the target had before.
             if target.before is not None:
-                self.delete_claims(
-                    target.consumer, target.before, fences=False)
+                self.delete_claims([
+                    *target.before.rows(target.consumer).items()])
             # 3. The target now holds the claims.
             if self._session.write(target, held(target)) is None:
                 # Another client writes the same row. While it is still
@@ -396,23 +391,6 @@ class ConsumerRecovery:
                     return
         # 4. The source's row goes last.
         self._session.write(source, None)
-
-    def _rename(self, source: _Record, target: _Record) -> None:
-        """Replace the source's rows at the providers with the target's."""
-        before = source.holding.rows(source.consumer)
-        after = target.holding.rows(target.consumer)
-        remaining = [*before]
-        for _ in self._session.attempts():
-            entries = [
-                Entry(provider, [after[provider]], [before[provider]])
-                for provider in remaining]
-            self._ledger.do(entries)
-            # GONE: an earlier attempt renamed the row.
-            remaining = [entry.provider for entry in entries
-                         if entry.outcome is EntryOutcome.UNKNOWN]
-            if not remaining:
-                return
-        self._session.unreachable('')
 
     # Providers.
 
@@ -451,10 +429,10 @@ class ConsumerRecovery:
                 return False
             strays = self._strays(rows)
             if strays:
-                for row in strays:
-                    entry = Entry(provider, deleted=[row])
-                    self._ledger.do([entry])
-                    wrong |= entry.outcome is EntryOutcome.DONE
+                entries = [Entry(provider, deleted=[row]) for row in strays]
+                self._ledger.do(entries)
+                wrong |= any(entry.outcome is EntryOutcome.DONE
+                             for entry in entries)
                 continue
             right = _counted(figures, rows)
             if right == figures:
@@ -496,12 +474,10 @@ def _reverted(record: _Record) -> _Record | None:
     return held(record.replaced(record.state, holding=record.before))
 
 
-def _is_stable(state: ConsumerState) -> bool:
-    record = state.record
-    if record is None or not state.decided or state.holding is None:
-        return False
-    return record.state == records.HELD or (
-        record.state == records.TAKING and not record.lead)
+def _rows(found: Iterable[_Record]) -> list[_Row]:
+    """Return the rows of consumers' claims."""
+    return [each for record in found
+            for each in record.holding.rows(record.consumer).items()]
 
 
 def _state_of_member(
