@@ -4,14 +4,13 @@
 Modules, from the server upwards:
 
 * ``requests``: requests to the server and its answers, as values; each is
-  about one partition. ``statements`` has them as CQL, ``client`` sends them.
+  about one partition. ``client`` sends them.
 * ``session``: repeats requests until there is an answer.
 * ``slots`` and ``ledger``: the partition of a provider, its inventory and
   counters, and the rows of its claims.
 * ``records`` and ``recovery``: the row of a consumer, and the completion or
   rollback of interrupted operations.
 * ``operations``: claim, release and transfer.
-* ``trees``: finds providers by capacity and traits.
 """
 
 from collections.abc import Callable
@@ -29,8 +28,7 @@ from oslo_config import cfg
 from cellsched.claims import base
 from cellsched.claims.cassandra import ledger
 from cellsched.claims.cassandra.operations import BatchClaim
-from cellsched.claims.cassandra.operations import Release
-from cellsched.claims.cassandra.operations import Transfer
+from cellsched.claims.cassandra.operations import ConsumerOperations
 from cellsched.claims.cassandra import options
 from cellsched.claims.cassandra.recovery import ConsumerRecovery
 from cellsched.claims.cassandra import requests
@@ -38,7 +36,6 @@ from cellsched.claims.cassandra.session import CassandraSender
 from cellsched.claims.cassandra.session import CONTENDED
 from cellsched.claims.cassandra.session import Session
 from cellsched.claims.cassandra import slots
-from cellsched.claims.cassandra import trees
 from cellsched.claims.coordination import ContentionLock
 from cellsched.claims import remote
 from cellsched.claims import validation
@@ -103,9 +100,7 @@ class CassandraClaims(base.RequestClaims, base.ClaimStore):
             self._session, self._ledger, abandoned_s)
         self._claim = BatchClaim(
             self._session, self._ledger, self._recovery)
-        self._release = Release(self._session, self._recovery)
-        self._transfer = Transfer(self._session, self._recovery)
-        self._trees = trees.ProviderTrees(self._session)
+        self._operations = ConsumerOperations(self._session, self._recovery)
         self._copies = copies
         self._place = place
         self._close = close
@@ -167,11 +162,11 @@ class CassandraClaims(base.RequestClaims, base.ClaimStore):
         return outcomes
 
     def release(self, consumers: Iterable[str]) -> None:
-        self._release.release(_keys(consumers))
+        self._operations.release(_keys(consumers))
 
     def transfer(self, source: str, target: str) -> bool:
         validation.check_transfer(source, target)
-        return self._transfer.transfer(source, target)
+        return self._operations.transfer(source, target)
 
     def claims_of(
         self, consumers: Iterable[str]
@@ -208,16 +203,49 @@ class CassandraClaims(base.RequestClaims, base.ClaimStore):
     ) -> None:
         names = frozenset(traits)
         validation.check_traits(provider, names, root)
-        self._trees.set_traits(provider, tuple(sorted(names)), root)
+        for _ in self._session.attempts():
+            seen = self._session.ask(requests.ReadTree(provider))
+            if seen is not None and (seen.root, {*seen.traits}) == (
+                    root, names):
+                return
+            [written] = self._session.try_all([requests.WriteTree(
+                provider, seen and seen.version, requests.Tree(
+                    self._session.name(), root, tuple(sorted(names))))])
+            if written is True:
+                return
+        self._session.unreachable(CONTENDED)
 
     def roots(self, providers: Iterable[str]) -> dict[str, str]:
-        return self._trees.roots(_keys(providers))
+        names = _keys(providers)
+        found = self._session.ask_all(
+            [requests.ReadTree(name) for name in names])
+        return {name: tree.root for name, tree in zip(names, found)
+                if tree is not None}
 
     def find_providers(
         self, query: base.ProviderQuery, limit: int | None = None
     ) -> list[str]:
         validation.check_query(query, limit)
-        return self._trees.find(query, limit)
+        # Indexes find the providers with a trait, and those that are not
+        # roots. There is none of the free capacity, as the capacity is a part
+        # of the inventory's JSON.
+        required, forbidden = sorted(query.required), sorted(query.forbidden)
+        providers, nested, *having = self._session.ask_all([
+            requests.Scan(figures=True), requests.ScanTrees(nested=True),
+            *map(requests.ScanTrees, [*required, *forbidden])])
+        found = slots.with_room(providers, dict(nested), query.resources)
+        for pairs in having[len(required):]:
+            found.difference_update(provider for provider, _ in pairs)
+        matching = found.intersection(*(
+            {root for _, root in pairs} for pairs in having[:len(required)]))
+        if matching != found:
+            # A root without a row matches any traits.
+            known = self._session.ask(requests.ScanTrees())
+            matching |= found.difference(provider for provider, _ in known)
+        roots = sorted(matching)
+        if limit is None or len(roots) <= limit:
+            return roots
+        return self._session.random.sample(roots, limit)
 
     def recount(self, provider: str) -> bool:
         return self._recovery.recount(provider)

@@ -412,8 +412,12 @@ class BatchClaim:
             self._ledger.do([Entry(provider, deleted=[row])])
 
 
-class Release:
-    """Releases consumers, each independently of the others."""
+class ConsumerOperations:
+    """Releases consumers, and transfers claims from one to another.
+
+    In a transfer, the rows of both consumers refer to each other before the
+    source's row is written once more and decides for both.
+    """
 
     def __init__(
         self, session: Session, recovery: ConsumerRecovery
@@ -422,7 +426,7 @@ class Release:
         self._recovery = recovery
 
     def release(self, consumers: Iterable[str]) -> None:
-        """Release consumers; see :meth:`.base.ClaimStore.release`."""
+        """Release consumers, each independently of the others."""
         names = list(consumers)
         error: exception.ClaimStoreFailed | None = None
         with self._session.announced(names):
@@ -464,20 +468,6 @@ class Release:
         return [record.consumer for record in found
                 if record.consumer not in done]
 
-
-class Transfer:
-    """Transfers the claims of one consumer to another.
-
-    The rows of both consumers refer to each other before the source's row is
-    written once more and decides for both.
-    """
-
-    def __init__(
-        self, session: Session, recovery: ConsumerRecovery
-    ) -> None:
-        self._session = session
-        self._recovery = recovery
-
     def transfer(self, source: str, target: str) -> bool:
         """Transfer claims; see :meth:`.base.ClaimStore.transfer`."""
         with self._session.announced([source, target]):
@@ -486,11 +476,11 @@ class Transfer:
                 if record is None:
                     return False
                 before = self._recovery.resolve(target).record
-                if self._try(record, target, before):
+                if self._move(record, target, before):
                     return True
             self._session.unreachable(CONTENDED)
 
-    def _try(
+    def _move(
         self, source: _Record, target: str, before: _Record | None
     ) -> bool:
         # 1. A lead's members read its row, so they are confirmed first.

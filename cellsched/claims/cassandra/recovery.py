@@ -159,9 +159,8 @@ class ConsumerRecovery:
             record.lead or record.other for record in found)
         answer, reread = {}, []
         for record in found:
-            row = deciding[record.lead or record.other]
-            state = (_state_of_member(record, row) if record.lead
-                     else _state_of_target(record, row))
+            state = _linked_state(
+                record, deciding[record.lead or record.other])
             if state is None:
                 reread.append(record)
             else:
@@ -480,38 +479,28 @@ def _rows(found: Iterable[_Record]) -> list[_Row]:
             for each in record.holding.rows(record.consumer).items()]
 
 
-def _state_of_member(
-    record: _Record, lead: _Record | None
+def _linked_state(
+    record: _Record, row: _Record | None
 ) -> ConsumerState | None:
-    """Return the state of a batch's member; None if it was rolled back."""
-    if lead is not None and lead.unreadable:
-        return ConsumerState(record, None, False, lead)
-    if lead is None or lead.attempt != record.attempt:
+    """Return the state of a batch's member or of a transfer's target.
+
+    :param row: the row of the lead or of the source, which decides
+    :returns: None if the operation was rolled back
+    """
+    if row is not None and row.unreadable:
+        return ConsumerState(record, record.before, False, row)
+    if row is None or row.attempt != (record.link or record.attempt) or (
+            record.link and row.link != record.attempt):
         return None
-    if lead.state == records.TAKING:
-        return ConsumerState(record, None, False)
+    if row.state == (records.TAKING if record.lead else records.MOVING):
+        return ConsumerState(record, record.before, False)
     # The lead's row names its members until all of them are HELD. A member
     # that it does not name was inserted by a late repetition.
-    if lead.state in (records.HELD, records.GIVING) and (
-            record.consumer in lead.members):
-        return ConsumerState(record, record.holding)
-    return None
-
-
-def _state_of_target(
-    record: _Record, source: _Record | None
-) -> ConsumerState | None:
-    """Return the state of a transfer's target; None if it was rolled back."""
-    if source is not None and source.unreadable:
-        return ConsumerState(record, record.before, False, source)
-    if source is None or source.attempt != record.link or (
-            source.link != record.attempt):
-        return None
-    if source.state == records.MOVED:
-        return ConsumerState(record, record.holding)
-    if source.state == records.MOVING:
-        return ConsumerState(record, record.before, False)
-    return None
+    is_decided = (
+        row.state in (records.HELD, records.GIVING)
+        and record.consumer in row.members
+    ) if record.lead else row.state == records.MOVED
+    return ConsumerState(record, record.holding) if is_decided else None
 
 
 def _attempts(record: _Record | None) -> set[str]:

@@ -123,6 +123,29 @@ def change(
         added={'generation': 1})
 
 
+def with_room(
+    providers: Iterable[requests.Figures], nested: Mapping[str, str],
+    resources: Mapping[str, Iterable[int]],
+) -> set[str]:
+    """Return the roots of the trees that have the requested capacity.
+
+    :param nested: roots of the providers that are not roots
+    :param resources: amounts by resource class, of which one is needed
+    """
+    lacking: dict[str, set[str]] = {}
+    for each in providers:
+        lacks = lacking.setdefault(
+            nested.get(each.provider, each.provider), {*resources})
+        classes = parse(each.inventory).classes if lacks else {}
+        for name in classes.keys() & lacks:
+            slot = classes[name]
+            free = slot.capacity - (each.used[slot.number] or 0)
+            if any(amount <= free and slot.admits(amount)
+                   for amount in resources[name]):
+                lacks.remove(name)
+    return {root for root, lacks in lacking.items() if not lacks}
+
+
 def unreadable(provider: str, reason: str) -> exception.ClaimStoreFailed:
     """Return the error of a change of an unreadable provider."""
     return exception.ClaimStoreFailed(

@@ -8,11 +8,15 @@ import random
 import textwrap
 import uuid
 
+import hypothesis
+from hypothesis import strategies
+
 from cellsched import claims as stores
 from cellsched.claims import base as claims
 from cellsched.claims import cassandra
 from cellsched.claims.cassandra import records
 from cellsched.claims.cassandra import requests
+from cellsched.claims import memory
 from cellsched.claims import remote
 from cellsched import clock
 from cellsched.conf import loader
@@ -23,6 +27,7 @@ from tests.unit import base as tests
 from tests.unit.claims.cassandra import base
 from tests.unit.claims import model
 from tests.unit.claims import test_base
+from tests.unit.claims import test_sql_provider_queries
 
 
 class CassandraTests(suite.ClaimStoreSuite, model.ModelTests):
@@ -489,3 +494,23 @@ class TestUnreadableRows(tests.TestCase):
 
         self.assertIn('y', self.model.consumers)
         self.assertEqual(3, len(self.model.partitions['h'].rows))
+
+
+class TestFindProviders(tests.TestCase):
+    """Queries return the same as those of the reference."""
+
+    @hypothesis.given(
+        strategies.lists(
+            test_sql_provider_queries.PROVIDERS, min_size=1, max_size=6),
+        strategies.lists(
+            test_sql_provider_queries.QUERIES, min_size=1, max_size=6))
+    def test_cassandra_and_memory_find_the_same_providers(
+            self, providers, queries):
+        stores = base.make_store(base.make_model()), memory.MemoryClaims()
+        for store in stores:
+            test_sql_provider_queries.TestFindProviders.fill(store, providers)
+
+        for query in queries:
+            found, known = (sorted(store.find_providers(query))
+                            for store in stores)
+            self.assertEqual(known, found)
