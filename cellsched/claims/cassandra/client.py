@@ -79,13 +79,7 @@ class CassandraClient:
         """
         if isinstance(request, requests.Together):
             return self._send_all(request.requests)
-        if isinstance(request, requests.Describe):
-            return _translated(self._describe)
-        if isinstance(request, requests.Create):
-            return _translated(lambda: _create(
-                self._connected(), self._address.keyspace, request.copies))
-        return _translated(
-            lambda: self._execute(request.query())())
+        return _translated(lambda: self._begin(request)())
 
     def close(self) -> None:
         """Close the connections; the next request opens new ones."""
@@ -99,7 +93,7 @@ class CassandraClient:
         answers: list[Any] = []
         for start in range(0, len(asked), _AT_ONCE):
             begun = [
-                _caught(lambda: self._execute(each.query()))
+                _caught(lambda: self._begin(each))
                 for each in asked[start:start + _AT_ONCE]]
             answers += [each if isinstance(each, Exception)
                         else _caught(each) for each in begun]
@@ -129,6 +123,15 @@ class CassandraClient:
             return self._session
 
     # Statements.
+
+    def _begin(self, request: Any) -> Callable[[], Any]:
+        """Send a request; return a function that waits for the answer."""
+        if isinstance(request, requests.Describe):
+            return self._describe
+        if isinstance(request, requests.Create):
+            return lambda: _create(
+                self._connected(), self._address.keyspace, request.copies)
+        return self._execute(request.query())
 
     def _execute(self, asked: requests.Query) -> Callable[[], Any]:
         """Send a request; return a function that waits for the answer."""

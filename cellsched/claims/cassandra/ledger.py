@@ -57,8 +57,8 @@ class Entry:
         self.error: Exception | None = None
         self._takes = [json.loads(row.resources) for row in self.inserted]
         self._gives = [json.loads(row.resources) for row in self.deleted]
-        #: Only then does another attempt differ from a repetition, which
-        #: changes nothing once the deleted rows do not exist.
+        #: Any other change deletes rows. Its repetition changes nothing once
+        #: these do not exist.
         self.needs_room = bool(self.inserted) and not self.deleted
 
     def added(self, slots: Slots) -> dict[int, int]:
@@ -74,19 +74,16 @@ class Entry:
         """Return upper bounds on the used amounts; None if it does not fit."""
         if not self.needs_room:
             return {}
-        for resources in self._takes:
-            for name, amount in resources.items():
-                slot = slots.classes.get(name)
-                if slot is None or not slot.admits(amount):
-                    return None
-        bounds = {}
-        capacities = {slot.number: slot.capacity
-                      for slot in slots.classes.values()}
-        for number, amount in slots.amounts(self._takes).items():
-            bounds[number] = capacities[number]
-            if (used[number] or 0) + amount > capacities[number]:
-                return None
-        return bounds
+        if not all(name in slots.classes and slots.classes[name].admits(amount)
+                   for resources in self._takes
+                   for name, amount in resources.items()):
+            return None
+        taken = slots.amounts(self._takes)
+        bounds = {slot.number: slot.capacity
+                  for slot in slots.classes.values() if slot.number in taken}
+        is_full = any((used[number] or 0) + amount > bounds[number]
+                      for number, amount in taken.items())
+        return None if is_full else bounds
 
 
 class _Batch:
@@ -132,34 +129,36 @@ class _Batch:
 
         :param adds: whether the server supports addition under a condition
         """
-        inserted = [row for entry in self.entries for row in entry.inserted]
-        deleted = [row for entry in self.entries for row in entry.deleted]
         change = requests.ChangeProvider(
             self.figures.provider, {'inventory': self.figures.inventory},
-            added={
-                'generation': 1, 'consumers': len(inserted) - len(deleted),
-                'open': sum(row.several for row in inserted)
-                - sum(row.several for row in deleted),
-                **{requests.USED[number]: amount for number, amount
-                   in sorted(self._added.items()) if amount}},
+            added={**self._counts(), **{
+                requests.USED[number]: amount
+                for number, amount in sorted(self._added.items()) if amount}},
             bounds={
                 requests.USED[number]: most - self._added.get(number, 0)
                 for number, most in sorted(self._bounds.items())},
-            inserted=tuple(inserted), deleted=tuple(deleted))
+            inserted=tuple([row for entry in self.entries
+                            for row in entry.inserted]),
+            deleted=tuple([row for entry in self.entries
+                           for row in entry.deleted]))
         return change if adds else change.compared(self.figures)
 
     def after(self) -> requests.Figures:
         """Return the counters after the request."""
-        before = self.figures
+        counts, before = self._counts(), self.figures
+        return requests.Figures(
+            before.provider, before.inventory,
+            before.generation + counts['generation'],
+            (before.consumers or 0) + counts['consumers'],
+            (before.open or 0) + counts['open'], tuple(self._used))
+
+    def _counts(self) -> dict[str, int]:
+        """Return the amounts to add to the counters of rows."""
         rows = [(row, sign) for entry in self.entries
                 for sign, some in ((1, entry.inserted), (-1, entry.deleted))
                 for row in some]
-        return requests.Figures(
-            before.provider, before.inventory, before.generation + 1,
-            (before.consumers or 0) + sum(sign for _, sign in rows),
-            (before.open or 0) + sum(
-                sign for row, sign in rows if row.several),
-            tuple(self._used))
+        return {'generation': 1, 'consumers': sum([sign for _, sign in rows]),
+                'open': sum([sign for row, sign in rows if row.several])}
 
 
 class Ledger:
@@ -216,10 +215,6 @@ class Ledger:
     def known(self, provider: str) -> requests.Figures | None:
         """Return the last known counters of a provider, if there are any."""
         return self._known.get(provider)
-
-    def read_contended(self, providers: Iterable[str]) -> None:
-        """Read the counters of those providers that others write, too."""
-        self.read(filter(self._locks.is_contended, providers))
 
     def read(
         self, providers: Iterable[str]

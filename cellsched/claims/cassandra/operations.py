@@ -40,9 +40,6 @@ from cellsched.claims.cassandra.slots import Slots
 from cellsched.claims import validation
 from cellsched import exception
 
-#: Attempts to refuse a batch before its intents are written.
-_EARLY_MAX = 3
-
 #: Decided attempts that a process remembers.
 _DECIDED_MAX = 10000
 
@@ -111,11 +108,6 @@ class BatchClaim:
         while due:
             # 1. Pass over the batches of providers that are full.
             first = _first_places(requests, refusals, due)
-            # The known counters are most likely outdated.
-            self._ledger.read_contended([
-                requests[number][place][0].provider
-                for number, place in first.items()
-                if len(requests[number]) > 1 and requests[number][place]])
             for (number, place), refusal in self._find_full({
                     (number, place): batch
                     for number, begin in first.items()
@@ -150,25 +142,21 @@ class BatchClaim:
         no provider is known to be full, nothing is read. Batches of several
         providers are left out.
         """
-        refusals: dict[_Place, exception.ClaimRefused] = {}
-        for _ in range(_EARLY_MAX):
-            full = {place: found for place, batch in batches.items()
-                    if place not in refusals
-                    and (found := self._known_full(batch))}
-            if not full:
-                break
-            # 1. Consumers that hold claims, or may, are not refused here.
-            holding = self._session.read_all(
-                claim.consumer for place in full for claim in batches[place])
-            # 2. Equal counters, which include a generation, show that the
-            #    provider was full when the consumers held nothing.
-            figures = self._ledger.read(
-                known.provider for known, _ in full.values())
-            refusals |= {
-                place: refusal for place, (known, refusal) in full.items()
-                if figures[known.provider] == known and not any(
-                    holding[claim.consumer] for claim in batches[place])}
-        return refusals
+        full = {place: found for place, batch in batches.items()
+                if (found := self._known_full(batch))}
+        if not full:
+            return {}
+        # 1. Consumers that hold claims, or may, are not refused here.
+        holding = self._session.read_all(
+            claim.consumer for place in full for claim in batches[place])
+        # 2. Equal counters, which include a generation, show that the
+        #    provider was full when the consumers held nothing.
+        figures = self._ledger.read(
+            known.provider for known, _ in full.values())
+        return {
+            place: refusal for place, (known, refusal) in full.items()
+            if figures[known.provider] == known and not any(
+                holding[claim.consumer] for claim in batches[place])}
 
     def _known_full(
         self, claims: Sequence[base.Claim]
@@ -371,13 +359,10 @@ class BatchClaim:
                 figures[provider] = known
                 undecided[provider] = rows
         concerned = [claim for claim in claims if claim.provider in refused]
-        # 2. The batch fits by now.
-        if _refusal(concerned, figures, {}) is None:
-            return None
-        # 3. It does not fit even if all undecided claims are rolled back.
+        # 2. Refuse it if it does not fit even if these are rolled back.
         refusal = _refusal(concerned, figures, undecided)
-        if refusal is None:
-            # 4. Resolve one undecided claim of each provider.
+        if refusal is None and _refusal(concerned, figures, {}) is not None:
+            # 3. Resolve one undecided claim of each provider.
             for provider, rows in undecided.items():
                 for row in rows[:1]:
                     self._resolve(provider, row)

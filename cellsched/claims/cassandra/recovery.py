@@ -285,23 +285,20 @@ class ConsumerRecovery:
 
     def cancel(self, record: _Record) -> None:
         """Roll back an operation, unless it is decided meanwhile."""
-        if record.state == records.MOVING:
-            self._session.write(record, held(record))
-        elif record.state == records.RECEIVING:
-            source = self._session.read(record.other)
+        if record.state in (records.MOVING, records.RECEIVING):
+            source = record if record.state == records.MOVING else (
+                self._session.read(record.other))
             if source is not None and source.state == records.MOVING:
                 self._session.write(source, held(source))
-        elif record.lead and record.lead != record.consumer:
-            lead = self._session.read(record.lead)
-            if lead is not None and lead.attempt == record.attempt:
-                if lead.state == records.TAKING:
-                    self._drop(lead)
         elif record.lead:
+            lead = record if record.lead == record.consumer else (
+                self._session.read(record.lead))
+            if lead is not None and lead.state == records.TAKING and (
+                    lead.attempt == record.attempt):
+                self._drop(lead)
+        # A claim of one provider stays if the provider has its row.
+        elif not self.fence_off(_rows([record])):
             self._drop(record)
-        else:
-            # A claim of one provider stays if the provider has its row.
-            if not self.fence_off(_rows([record])):
-                self._drop(record)
 
     def undo(self, found: Sequence[_Record]) -> None:
         """Delete the claims of rows in state GIVING or DROPPING."""

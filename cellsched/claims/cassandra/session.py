@@ -153,12 +153,12 @@ class Session:
         """Return the row of each consumer; None if there is none."""
         names = list(dict.fromkeys(consumers))
         rows = self.ask_all([requests.ReadConsumer(name) for name in names])
-        found = {name: None if row is None
-                 else records.Record.parse(name, row)
-                 for name, row in zip(names, rows)}
-        for record in found.values():
-            if record is not None and record.unreadable:
-                self.report(record.unreadable)
+        found: dict[str, records.Record | None] = dict.fromkeys(names)
+        for name, row in zip(names, rows):
+            if row is not None:
+                found[name] = record = records.Record.parse(name, row)
+                if record.unreadable:
+                    self.report(record.unreadable)
         return found
 
     def report(self, problem: str) -> None:

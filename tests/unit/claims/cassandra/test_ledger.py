@@ -55,16 +55,17 @@ class TestLedger(tests.TestCase):
             self.figures().used[0], self.figures().consumers))
 
     def test_contended_counters_are_read_before_a_change(self):
-        self.ledger.read_contended('p')
-        self.assertIsNone(self.ledger.known('p'))
-
+        self.do(ledger.Entry('p', [self.row('a')]))
+        self.client.sent.clear()
+        self.do(ledger.Entry('p', [self.row('b')]))
+        self.assertEqual(1, len(self.client.sent))
         self.locks.note_conflict(['p'])
-        self.ledger.read_contended('p')
 
-        self.assertEqual(self.figures().used, self.ledger.known('p').used)
-        [request] = self.client.sent
-        self.assertEqual([requests.ReadFigures('p', serial=False)],
-                         getattr(request, 'requests', [request]))
+        self.do(ledger.Entry('p', [self.row('c')]))
+
+        self.assertEqual(
+            requests.ReadFigures('p'), self.client.sent[1])
+        self.assertEqual(3, len(self.client.sent))
 
     def test_entries_within_capacity_succeed_beside_refused_entries(self):
         outcomes = self.do(
