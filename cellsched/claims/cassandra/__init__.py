@@ -256,24 +256,25 @@ class CassandraClaims(base.RequestClaims, base.ClaimStore):
         if providers is not None:
             return base.UsageChanges(since, self._usages_of(providers))
         self._recovery.sweep()
-        if since is None:
-            found = self._session.ask(requests.Scan(figures=True))
-            return base.UsageChanges(
-                {each.provider: each.generation for each in found},
-                [*map(self._usage, found)])
-        token = dict(self._session.ask(requests.Scan()))
-        # An operator who mends a provider does not change its generation.
-        changed = [provider for provider, generation in token.items()
-                   if since.get(provider) != generation
-                   or provider in self._unreadable]
-        if len(changed) <= min(
-                _SINGLE_READS_MAX, _SINGLE_READS_SHARE * len(token)):
-            return base.UsageChanges(token, self._usages_of(changed))
-        names = {*changed}
-        return base.UsageChanges(token, [
-            self._usage(each)
-            for each in self._session.ask(requests.Scan(figures=True))
-            if each.provider in names])
+        known = since or {}
+
+        def is_changed(provider: str, generation: int) -> bool:
+            # An operator who mends a provider does not change its generation.
+            return (known.get(provider) != generation
+                    or provider in self._unreadable)
+
+        if since is not None:
+            token = dict(self._session.ask(requests.Scan()))
+            changed = [provider for provider, generation in token.items()
+                       if is_changed(provider, generation)]
+            if len(changed) <= min(
+                    _SINGLE_READS_MAX, _SINGLE_READS_SHARE * len(token)):
+                return base.UsageChanges(token, self._usages_of(changed))
+        found = self._session.ask(requests.Scan(figures=True))
+        return base.UsageChanges(
+            {each.provider: each.generation for each in found},
+            [self._usage(each) for each in found
+             if is_changed(each.provider, each.generation)])
 
     def _usage(self, figures: requests.Figures) -> base.Usage:
         """Return a usage; without capacity if it cannot be read."""
