@@ -9,8 +9,8 @@ import math
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import mysql as mysql_types
 from sqlalchemy import event
+from sqlalchemy.ext.compiler import compiles
 
 from cellsched import exception
 
@@ -33,8 +33,18 @@ MYSQL_COLLATION = 'utf8mb4_0900_bin'
 #: A floating-point number of 53 bits; the two servers call it DOUBLE.
 DOUBLE = sa.Float(53).with_variant(sa.Double(), *DIALECTS)
 
-#: Nova's MediumText: 16 MB where the database makes a difference.
-MEDIUM_TEXT = sa.Text().with_variant(mysql_types.MEDIUMTEXT(), *DIALECTS)
+
+class MediumText(sa.Text):
+    """Nova's MediumText: 16 MB where the database makes a difference.
+
+    SQLAlchemy's own type would import the drivers of these databases.
+    """
+
+
+@compiles(MediumText, *DIALECTS)
+def _definition(*args: Any, **kwargs: Any) -> str:
+    return 'MEDIUMTEXT'
+
 
 #: Errors of a definition that has taken effect already: the table, the column,
 #: the index or the constraint exists, or what is dropped does not.
@@ -148,9 +158,13 @@ def limits(options: Mapping[str, float], is_mariadb: bool) -> dict[str, float]:
 
 
 def create_tables(
-    connection: sa.Connection, tables: Iterable[sa.Table]
+    connection: sa.Connection, tables: Iterable[sa.Table],
+    missing: bool = False,
 ) -> None:
-    """Create tables of a schema and their indexes, on any database."""
+    """Create tables of a schema and their indexes, on any database.
+
+    :param missing: create the missing tables only
+    """
     dialect, chosen = connection.dialect, [*tables]
     if dialect.name in DIALECTS:
         for table in chosen:
@@ -158,7 +172,7 @@ def create_tables(
                 f'{dialect.name}_engine': 'InnoDB',
                 f'{dialect.name}_charset': CHARSET,
                 f'{dialect.name}_collate': _collation(dialect)})
-    chosen[0].metadata.create_all(connection, chosen, checkfirst=False)
+    chosen[0].metadata.create_all(connection, chosen, checkfirst=missing)
 
 
 def accept_repetition(engine: sa.Engine) -> None:

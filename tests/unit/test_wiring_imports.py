@@ -51,7 +51,8 @@ sys.exit(code)
 """
 
 #: What no command needs that reads databases which are files of SQLite.
-DRIVERS = ('amqp', 'kombu', 'numpy', 'sqlalchemy.dialects.postgresql')
+DRIVERS = ('amqp', 'kombu', 'numpy', 'sqlalchemy.dialects.mysql',
+           'sqlalchemy.dialects.postgresql')
 
 
 class TestImports(services.ServiceTestCase):

@@ -12,6 +12,7 @@ from oslo_utils import uuidutils
 import sqlalchemy as sa
 
 from cellsched.db.api import models
+from cellsched.db import mysql
 from cellsched.db import statements
 from cellsched import exception
 
@@ -65,7 +66,7 @@ def create_tables(connection: sa.Connection) -> None:
 
     It is for a database that stores only decisions.
     """
-    models.METADATA.create_all(connection, tables=[_TABLE, _INSTANCES])
+    mysql.create_tables(connection, [_TABLE, _INSTANCES], missing=True)
 
 
 def has_tables(connection: sa.Connection) -> bool:

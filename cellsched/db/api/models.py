@@ -19,7 +19,7 @@ def _table(name, *parts):
         sa.Column('created_at', sa.DateTime),
         sa.Column('updated_at', sa.DateTime),
         sa.Column('id', sa.Integer, primary_key=True, autoincrement=True),
-        *parts, mysql_engine='InnoDB', mysql_charset='utf8mb4')
+        *parts)
 
 
 cell_mappings = _table(
@@ -64,8 +64,8 @@ build_requests = _table(
     'build_requests',
     sa.Column('instance_uuid', sa.String(36)),
     sa.Column('project_id', sa.String(255), nullable=False),
-    sa.Column('instance', mysql.MEDIUM_TEXT),
-    sa.Column('block_device_mappings', mysql.MEDIUM_TEXT),
+    sa.Column('instance', mysql.MediumText),
+    sa.Column('block_device_mappings', mysql.MediumText),
     sa.Column('tags', sa.Text),
     # Additions: the minimum number of servers of its batch; the lease with
     # owner, expiry (seconds since the epoch) and number of attempts; the
@@ -89,7 +89,7 @@ build_requests = _table(
 request_specs = _table(
     'request_specs',
     sa.Column('instance_uuid', sa.String(36), nullable=False),
-    sa.Column('spec', mysql.MEDIUM_TEXT, nullable=False),
+    sa.Column('spec', mysql.MediumText, nullable=False),
     sa.UniqueConstraint('instance_uuid',
                         name='uniq_request_specs0instance_uuid'),
 )
@@ -236,7 +236,7 @@ scheduler_decisions = _table(
     sa.Column('request_id', sa.String(255)),
     # In seconds since the epoch.
     sa.Column('decided_at', mysql.DOUBLE, nullable=False),
-    sa.Column('document', mysql.MEDIUM_TEXT, nullable=False),
+    sa.Column('document', mysql.MediumText, nullable=False),
     sa.UniqueConstraint('uuid', name='uniq_scheduler_decisions0uuid'),
     sa.Index('scheduler_decisions_request_id_idx', 'request_id'),
     sa.Index('scheduler_decisions_decided_at_idx', 'decided_at'),

@@ -26,7 +26,7 @@ def _table(name, *parts):
         sa.Column('deleted_at', sa.DateTime),
         sa.Column('deleted', sa.Integer, default=0),
         sa.Column('id', sa.Integer, primary_key=True, autoincrement=True),
-        *parts, mysql_engine='InnoDB', mysql_charset='utf8mb4')
+        *parts)
 
 
 services = _table(
@@ -49,7 +49,7 @@ services = _table(
     sa.Column('starts', sa.Integer),
     sa.Column('run', sa.Integer),
     sa.Column('host_id', sa.String(36)),
-    sa.Column('guests', mysql.MEDIUM_TEXT),
+    sa.Column('guests', mysql.MediumText),
     *feed.mark_columns('services'),
     sa.UniqueConstraint('uuid', name='uniq_services0uuid'),
     sa.UniqueConstraint('host', 'topic', 'deleted',
@@ -70,14 +70,14 @@ compute_nodes = _table(
     sa.Column('vcpus_used', sa.Integer, nullable=False),
     sa.Column('memory_mb_used', sa.Integer, nullable=False),
     sa.Column('local_gb_used', sa.Integer, nullable=False),
-    sa.Column('hypervisor_type', mysql.MEDIUM_TEXT, nullable=False),
+    sa.Column('hypervisor_type', mysql.MediumText, nullable=False),
     sa.Column('hypervisor_version', sa.Integer, nullable=False),
     sa.Column('disk_available_least', sa.Integer),
     sa.Column('free_ram_mb', sa.Integer),
     sa.Column('free_disk_gb', sa.Integer),
     sa.Column('current_workload', sa.Integer),
     sa.Column('running_vms', sa.Integer),
-    sa.Column('cpu_info', mysql.MEDIUM_TEXT, nullable=False),
+    sa.Column('cpu_info', mysql.MediumText, nullable=False),
     sa.Column('host_ip', sa.String(39)),
     sa.Column('supported_instances', sa.Text),
     sa.Column('metrics', sa.Text),
@@ -92,7 +92,7 @@ compute_nodes = _table(
     # (cellsched.objects.child_providers), the time since which its driver
     # does not report it, and the mark of the last change.
     sa.Column('traits', sa.Text),
-    sa.Column('providers', mysql.MEDIUM_TEXT),
+    sa.Column('providers', mysql.MediumText),
     sa.Column('vanished_at', sa.DateTime),
     *feed.mark_columns('compute_nodes'),
     sa.UniqueConstraint('uuid', name='uniq_compute_nodes0uuid'),
@@ -140,7 +140,7 @@ instance_extra = _table(
               nullable=False),
     sa.Column('numa_topology', sa.Text),
     sa.Column('pci_requests', sa.Text),
-    sa.Column('flavor', mysql.MEDIUM_TEXT),
+    sa.Column('flavor', mysql.MediumText),
     sa.Index('instance_extra_idx', 'instance_uuid'),
 )
 
@@ -161,7 +161,7 @@ instance_faults = _table(
               sa.ForeignKey('instances.uuid', name='fk_faults_instance')),
     sa.Column('code', sa.Integer, nullable=False),
     sa.Column('message', sa.String(255)),
-    sa.Column('details', mysql.MEDIUM_TEXT),
+    sa.Column('details', mysql.MediumText),
     sa.Column('host', sa.String(255)),
     sa.Index('instance_faults_instance_uuid_deleted_created_at_idx',
              'instance_uuid', 'deleted', 'created_at'),
@@ -224,7 +224,7 @@ tags = sa.Table(
     sa.Column('resource_id', sa.String(36), primary_key=True,
               nullable=False),
     sa.Column('tag', sa.Unicode(80), primary_key=True, nullable=False),
-    mysql_engine='InnoDB', mysql_charset='utf8mb4')
+)
 
 migrations = _table(
     'migrations',
@@ -251,12 +251,12 @@ build_casts = sa.Table(
     sa.Column('instance_uuid', sa.String(36), primary_key=True),
     sa.Column('host', sa.String(255), nullable=False),
     sa.Column('node', sa.String(255), nullable=False),
-    sa.Column('message', mysql.MEDIUM_TEXT, nullable=False),
+    sa.Column('message', mysql.MediumText, nullable=False),
     # In seconds since the epoch.
     sa.Column('cast_at', mysql.DOUBLE, nullable=False),
     sa.Column('casts', sa.Integer, nullable=False, default=1),
     sa.Index('build_casts_cast_at_idx', 'cast_at'),
-    mysql_engine='InnoDB', mysql_charset='utf8mb4')
+)
 
 
 def _shadow(table):
@@ -266,8 +266,7 @@ def _shadow(table):
         sa.Column('archive_id', sa.Integer, primary_key=True,
                   autoincrement=True),
         *(sa.Column(column.name, column.type, nullable=column.nullable)
-          for column in table.columns),
-        mysql_engine='InnoDB', mysql_charset='utf8mb4')
+          for column in table.columns))
 
 
 #: The shadow table of each table.
