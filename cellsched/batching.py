@@ -22,6 +22,7 @@ import os
 import threading
 from typing import Any
 from typing import Generic
+from typing import NamedTuple
 from typing import TypeVar
 
 from cellsched import exception
@@ -187,8 +188,7 @@ _LANE_WEIGHT = 3
 _LANES = 20
 
 
-@dataclasses.dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """The position of a task in a queue.
 
     :param lane: tasks of different lanes, such as projects, take turns
@@ -199,7 +199,7 @@ class Place:
     """
 
     lane: Hashable = ''
-    keys: Mapping[Hashable, int] = dataclasses.field(default_factory=dict)
+    keys: Mapping[Hashable, int] = {}
     weight: int = 1
 
 

@@ -9,7 +9,6 @@ import argparse
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
-import dataclasses
 import json
 import pathlib
 from typing import Any
@@ -68,9 +67,8 @@ def plan(
     request = build(app, args, args.count)
     uuids = [uuidutils.generate_uuid() for _ in range(args.count)]
     request.instance_uuid, request.num_instances = uuids[0], args.count
-    request_validation.check(request, uuids, dataclasses.replace(
-        request_validation.bounds(app.conf.scheduler),
-        instances_max=args.count))
+    request_validation.check(request, uuids, request_validation.bounds(
+        app.conf.scheduler)._replace(instances_max=args.count))
     # 2. Decide, on a snapshot or on the hosts as they are now.
     deployment = app.deployment
     if args.snapshot is None:

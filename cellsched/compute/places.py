@@ -499,8 +499,8 @@ class Places:
             if topology is None:
                 return None, 'its host has no NUMA cells'
             policy = request.topology.emulator_policy
-            found = fit.fit(topology, dataclasses.replace(
-                request, packs=self._packs_cells, is_claimed=bool(claimed)),
+            found = fit.fit(topology, request._replace(
+                packs=self._packs_cells, is_claimed=bool(claimed)),
                 ratios, pools)
             if found is None:
                 alone = fit.Demand(

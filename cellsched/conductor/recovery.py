@@ -13,6 +13,7 @@ from concurrent import futures
 import contextlib
 import dataclasses
 import datetime
+from typing import NamedTuple
 
 from oslo_log import log
 from oslo_utils import uuidutils
@@ -182,8 +183,7 @@ class Recoverer:
 _GROWTH_MAX = 8
 
 
-@dataclasses.dataclass(frozen=True)
-class RetryPolicy:
+class RetryPolicy(NamedTuple):
     """Limits for casting a build to its host again.
 
     :param timeout_s: seconds for a host to begin a build after the first cast;
@@ -204,8 +204,7 @@ class RetryPolicy:
         return self.timeout_s * (min(2 ** casts, _GROWTH_MAX) - 1)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Found:
+class _Found(NamedTuple):
     """A build whose last cast is old, and its current state."""
 
     cast: build_casts.BuildCast

@@ -7,8 +7,8 @@ value without an effect would be a promise that is not kept.
 
 from collections.abc import Iterable
 from collections.abc import Iterator
-import dataclasses
 from typing import Any
+from typing import NamedTuple
 
 from oslo_config import cfg
 from oslo_db import options
@@ -55,8 +55,7 @@ REASONS: dict[tuple[str, str], str] = {
 _Option = tuple[str, str]
 
 
-@dataclasses.dataclass(frozen=True)
-class _Order:
+class _Order(NamedTuple):
     """Two options of which one must be lower.
 
     :param reason: the effect of other values

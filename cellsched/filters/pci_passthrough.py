@@ -2,7 +2,6 @@
 """Keep hosts with the PCI devices of a request."""
 
 from collections.abc import Sequence
-import dataclasses
 
 import numpy as np
 
@@ -40,8 +39,8 @@ class PciPassthroughFilter(base.Filter):
         _, pools = hardware.tables(hosts)
         mask = pools.enough(demand.devices, hardware.rows(hosts))
         if not pools.is_exact(demand.devices):
-            mask = hardware.exact(hosts, dataclasses.replace(
-                demand, topology=None), mask)
+            mask = hardware.exact(
+                hosts, demand._replace(topology=None), mask)
         return mask
 
     def reasons(

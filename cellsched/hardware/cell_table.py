@@ -10,7 +10,6 @@ from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Sequence
-import dataclasses
 import functools
 import itertools
 from typing import Any
@@ -68,8 +67,7 @@ Ratio = float | npt.NDArray[np.float64]
 Amounts = Callable[[str], Numbers]
 
 
-@dataclasses.dataclass(frozen=True)
-class _Kind:
+class _Kind(NamedTuple):
     """The demand of equal guest cells.
 
     :param emulator: CPUs for the emulator's threads

@@ -12,6 +12,7 @@ import dataclasses
 import functools
 import itertools
 from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -33,8 +34,7 @@ Numbers = npt.NDArray[np.int32]
 _OWN = frozenset({'address', 'parent_ifname', 'rp_uuid'})
 
 
-@dataclasses.dataclass(frozen=True)
-class _RequestMatch:
+class _RequestMatch(NamedTuple):
     """A request with the numbers of the kinds of devices that fit.
 
     :param usable: the kinds that fit and may be taken
@@ -114,8 +114,8 @@ class DeviceTable:
                         and each.request.affinity == request.affinity
                         and each.fitting == each.usable):
                     count = each.request.count + request.count
-                    found[place] = dataclasses.replace(
-                        each, request=dataclasses.replace(
+                    found[place] = each._replace(
+                        request=dataclasses.replace(
                             each.request, count=count))
                     break
             else:
@@ -217,8 +217,7 @@ class _Places:
             [sockets == sockets[place] for place in chosen]) & known
 
 
-@dataclasses.dataclass(frozen=True)
-class _Free:
+class _Free(NamedTuple):
     """The free devices for a request, by node.
 
     :param none: zeros
@@ -238,8 +237,7 @@ class _Free:
                      self.nodes.get(None, self.none), self.all)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Near:
+class _Near(NamedTuple):
     """The devices near to cells, near to none that is known, and all."""
 
     cells: list[Numbers]
@@ -252,8 +250,7 @@ class _Near:
             np.add, [self.cells[place] for place in chosen])
 
 
-@dataclasses.dataclass(frozen=True)
-class _RequestVerdict:
+class _RequestVerdict(NamedTuple):
     """A request, with the devices that fit and those that may be taken."""
 
     request: DeviceRequest

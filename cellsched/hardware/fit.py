@@ -10,9 +10,9 @@ from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Sequence
-import dataclasses
 import functools
 import itertools
+from typing import NamedTuple
 
 from cellsched.hardware import devices
 from cellsched.hardware.devices import DeviceRequest
@@ -25,8 +25,7 @@ from cellsched.hardware.host import HostCell
 from cellsched.hardware.host import HostTopology
 
 
-@dataclasses.dataclass(frozen=True)
-class Networks:
+class Networks(NamedTuple):
     """The networks of a server's ports.
 
     :param physnets: names of physical networks
@@ -37,8 +36,7 @@ class Networks:
     tunneled: bool = False
 
 
-@dataclasses.dataclass(frozen=True)
-class Ratios:
+class Ratios(NamedTuple):
     """The allocation ratios of a host, for shared CPUs and memory."""
 
     cpu: float = 1.0
@@ -48,8 +46,7 @@ class Ratios:
 CPUs = frozenset[int]
 
 
-@dataclasses.dataclass(frozen=True)
-class Pins:
+class Pins(NamedTuple):
     """The CPUs of a guest cell.
 
     :param cpus: CPU of each dedicated vCPU, as tuples of vCPU and CPU
@@ -60,8 +57,7 @@ class Pins:
     reserved: CPUs = frozenset()
 
 
-@dataclasses.dataclass(frozen=True)
-class PlacedCell:
+class PlacedCell(NamedTuple):
     """A guest cell on a host cell.
 
     :param host_cell: id of the host cell
@@ -83,8 +79,7 @@ class PlacedCell:
 Placement = tuple[PlacedCell, ...]
 
 
-@dataclasses.dataclass(frozen=True)
-class Demand:
+class Demand(NamedTuple):
     """Everything about a server that decides on which cells it fits.
 
     :param topology: its cells; None if any cells serve

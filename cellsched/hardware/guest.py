@@ -8,10 +8,10 @@ from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
-import dataclasses
 import functools
 import re
 from typing import Any
+from typing import NamedTuple
 from typing import NoReturn
 
 from oslo_utils import strutils
@@ -127,8 +127,7 @@ def refuse(error: str, text: str = '', **values: Any) -> NoReturn:
         error=error, problem=text or _TEXTS[error] % values)
 
 
-@dataclasses.dataclass(frozen=True)
-class GuestCell:
+class GuestCell(NamedTuple):
     """A NUMA cell of a server.
 
     :param cpus: the vCPUs that share CPUs with other servers
@@ -159,8 +158,7 @@ class GuestCell:
         return self.policy != DEDICATED
 
 
-@dataclasses.dataclass(frozen=True)
-class GuestTopology:
+class GuestTopology(NamedTuple):
     """The NUMA cells of a server.
 
     :param emulator_policy: one of :data:`EMULATOR_POLICIES`; None for no

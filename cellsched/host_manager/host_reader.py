@@ -255,7 +255,7 @@ class HostReader:
                 cells[uuid], table, self._lock, groups, self.discovery,
                 self.clock, self.conditions, self.policy.maps_hosts)
             of_cell = follower.mapped = mapped.get(uuid, set())
-            follower.take(dataclasses.replace(hosts, nodes=[
+            follower.take(hosts._replace(nodes=[
                 row for row in hosts.nodes
                 # The host was mapped once and its mapping was deleted.
                 if row.host in of_cell

@@ -12,6 +12,7 @@ import logging
 import math
 import threading
 from typing import Any
+from typing import NamedTuple
 import zlib
 
 from oslo_log import log
@@ -71,8 +72,7 @@ _UNREADABLE = ('Provider %s in the claim store cannot be read, and gets no '
                'servers')
 
 
-@dataclasses.dataclass(frozen=True)
-class RefreshPolicy:
+class RefreshPolicy(NamedTuple):
     """The intervals at which a table is refreshed.
 
     :param interval_s: seconds between reads of changes

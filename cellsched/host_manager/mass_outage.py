@@ -6,7 +6,7 @@ down at the same time, the likely cause is a scheduler that did not read its
 cells for a while, or a wrong clock.
 """
 
-import dataclasses
+from typing import NamedTuple
 
 import numpy as np
 
@@ -28,8 +28,7 @@ CELLS_MIN = 2
 RECENT = 10.0
 
 
-@dataclasses.dataclass(frozen=True)
-class OutageLimits:
+class OutageLimits(NamedTuple):
     """The longest silence of hosts and cells that are up.
 
     :param down_s: seconds without a report after which a host is down
@@ -44,8 +43,7 @@ class OutageLimits:
 CONDITION = 'Suspected clock skew'
 
 
-@dataclasses.dataclass(frozen=True)
-class MassOutage:
+class MassOutage(NamedTuple):
     """Hosts that went down at the same time.
 
     :param hosts: the number of these hosts

@@ -4,6 +4,7 @@
 from collections.abc import Mapping
 import dataclasses
 import math
+from typing import NamedTuple
 from typing import Protocol
 
 import numpy as np
@@ -34,8 +35,7 @@ class CellHealth:
         return self.failures * 0.5 ** (age_s / half_life_s)
 
 
-@dataclasses.dataclass(frozen=True)
-class AnswerTimes:
+class AnswerTimes(NamedTuple):
     """The times of a cell's answers, in seconds since the epoch.
 
     :param last: the last answer

@@ -8,6 +8,7 @@ import dataclasses
 import itertools
 import threading
 from typing import Any
+from typing import NamedTuple
 
 from cellsched.cells import gather
 from cellsched.cells import registry
@@ -31,8 +32,7 @@ from cellsched import objects
 _VM_STATE = instance_list.SHOWN.index('vm_state')
 
 
-@dataclasses.dataclass(frozen=True)
-class Page:
+class Page(NamedTuple):
     """Servers of a page, and the cells that did not answer.
 
     :param down_cells: their names, for administrators; users who are not

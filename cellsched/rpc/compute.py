@@ -4,9 +4,9 @@
 from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
-import dataclasses
 import threading
 from typing import Any
+from typing import NamedTuple
 
 from oslo_log import log
 import oslo_messaging
@@ -197,8 +197,7 @@ class ComputeAPIs(client.Clients[ComputeAPI]):
 LOG = log.getLogger(__name__)
 
 
-@dataclasses.dataclass(frozen=True)
-class Lowest:
+class Lowest(NamedTuple):
     """The lowest version of the compute services of the cells.
 
     :param version: None if no service is known
@@ -285,7 +284,7 @@ class ComputeCap:
     def _find_out(self, known: _Known) -> None:
         found, before = self._ask(), known.lowest.version
         lowest = min(filter(None, (found.version, before)), default=None)
-        known.lowest = dataclasses.replace(found, version=lowest)
+        known.lowest = found._replace(version=lowest)
         if lowest is not None and lowest != before:
             LOG.info('The oldest compute service that answered has version '
                      '%d; the newest known version is %d',

@@ -9,9 +9,9 @@ refuses again and again.
 from collections.abc import Iterator
 from collections.abc import Sequence
 import contextlib
-import dataclasses
 import logging
 from typing import Any
+from typing import NamedTuple
 import uuid
 
 from amqp import exceptions as amqp_exc
@@ -194,8 +194,7 @@ def _connect(
         transport.close_connection(opened)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Kind:
+class _Kind(NamedTuple):
     """A kind of the queues that the driver declares.
 
     :param option: the option that chooses the kind
@@ -228,8 +227,8 @@ def _kinds(options: Options) -> tuple[_Kind, _Kind, _Kind]:
         {**(quorum if options['rabbit_transient_quorum_queue'] else mirrored),
          **expires})
     if not options['rabbit_stream_fanout']:
-        return topics, dataclasses.replace(
-            replies, option='rabbit_stream_fanout'), replies
+        return topics, replies._replace(
+            option='rabbit_stream_fanout'), replies
     ages = {'x-max-age': f'{expires_s}s'} if expires_s else {}
     return topics, _Kind('rabbit_stream_fanout', True, False, {
         'x-queue-type': 'stream', **ages}), replies

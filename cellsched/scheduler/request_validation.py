@@ -6,9 +6,9 @@ host. A filter checks the fields that only it reads.
 """
 
 from collections.abc import Sequence
-import dataclasses
 import re
 from typing import Any
+from typing import NamedTuple
 
 from cellsched.claims import validation as claims_validation
 from cellsched import exception
@@ -48,8 +48,7 @@ _UUID_MAX, _HOST_MAX = 36, 255
 _UUID = re.compile(r'[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}')
 
 
-@dataclasses.dataclass(frozen=True)
-class RequestBounds:
+class RequestBounds(NamedTuple):
     """Upper limits of a request.
 
     :param instances_max: instances

@@ -2,9 +2,9 @@
 """The conductor: above the cells, of a cell, or both."""
 
 from collections.abc import Callable
-import dataclasses
 import functools
 from typing import Any
+from typing import NamedTuple
 from typing import TypeAlias
 
 from oslo_config import cfg
@@ -109,8 +109,7 @@ def _cells(parts: CellComponents) -> dict[str, Any]:
             parts, Components) else {}
 
 
-@dataclasses.dataclass(frozen=True)
-class Builds:
+class Builds(NamedTuple):
     """The builds of a conductor above the cells.
 
     :param scheduler: the client of schedulers

@@ -6,7 +6,6 @@ until one breaks a promise that it keeps with the guard.
 """
 
 import contextlib
-import dataclasses
 import itertools
 import logging
 from unittest import mock
@@ -87,7 +86,7 @@ def withdraw_anyway(store, uuid, name, look):
 
 def lose_by_placement(*args):
     """Take a row on another host, or on none, for proof of a move."""
-    return [dataclasses.replace(each, fate=on_host.Fate.LOST)
+    return [each._replace(fate=on_host.Fate.LOST)
             if each.fate in (on_host.Fate.ELSEWHERE, on_host.Fate.UNPLACED)
             else each for each in _explain(*args)]
 
@@ -104,7 +103,7 @@ def look_once(task, builds):
 def change_anyhow(connection, uuids, transition, values, now, expected):
     """Change servers in whatever state they are."""
     if transition is not None:
-        transition = dataclasses.replace(transition, before=None)
+        transition = transition._replace(before=None)
     return _change(connection, uuids, transition, values, now, {})
 
 

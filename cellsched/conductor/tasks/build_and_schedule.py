@@ -186,8 +186,8 @@ class BuildAndSchedule:
         uuids: Sequence[str],
     ) -> Sequence[str]:
         """Defer a retry; return the builds that this conductor will retry."""
-        retry = dataclasses.replace(
-            attempt, uuids=uuids, trace=attempt.trace or tracing.current(),
+        retry = attempt._replace(
+            uuids=uuids, trace=attempt.trace or tracing.current(),
             owner=lease.owner if lease.leased else attempt.owner)
         if not uuids or self._hand_over(retry):
             return ()

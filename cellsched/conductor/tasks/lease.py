@@ -14,6 +14,7 @@ import heapq
 import itertools
 import threading
 from typing import Any
+from typing import NamedTuple
 
 from cellsched.clock import Clock
 from cellsched.conductor.tasks.saga import Build
@@ -84,8 +85,7 @@ WAITING_MAX = 10_000
 DELAY_MAX_S = 4.0
 
 
-@dataclasses.dataclass(frozen=True)
-class Attempt:
+class Attempt(NamedTuple):
     """One attempt to build a batch.
 
     :param owner: owner of the lease, if the builds are leased already
@@ -130,7 +130,7 @@ class Retries:
                 break
             delay_s = min(2 * delay_s, DELAY_MAX_S)
         due = self.clock.monotonic() + delay_s
-        retry = dataclasses.replace(attempt, number=attempt.number + 1)
+        retry = attempt._replace(number=attempt.number + 1)
         with self._lock:
             if len(self._waiting) >= WAITING_MAX:
                 return False

@@ -241,8 +241,8 @@ class Move:
         move, instance = work.move, work.instance
         place = ((move.source_compute, move.source_node) if selection is None
                  else (selection.service_host, selection.nodename))
-        work.move = dataclasses.replace(
-            move, dest_compute=place[0], dest_node=place[1])
+        work.move = move._replace(
+            dest_compute=place[0], dest_node=place[1])
         if selection is not None:
             instance.availability_zone = selection.get('availability_zone')
         asked = states.TRANSITIONS[move.kind.ask].after

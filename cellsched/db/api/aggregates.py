@@ -4,8 +4,8 @@
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
-import dataclasses
 import datetime
+from typing import NamedTuple
 
 from oslo_db import exception as db_exc
 import sqlalchemy as sa
@@ -49,8 +49,7 @@ _CHANGE = sa.update(_TABLE).where(
     {'updated_at': sa.bindparam('now'), **models.FEED.marks})
 
 
-@dataclasses.dataclass(frozen=True)
-class AggregateRow:
+class AggregateRow(NamedTuple):
     """A host aggregate."""
 
     id: int
@@ -60,8 +59,7 @@ class AggregateRow:
     hosts: list[str]
 
 
-@dataclasses.dataclass(frozen=True)
-class AggregateChanges:
+class AggregateChanges(NamedTuple):
     """Changes of aggregates since a token; some may be repeated.
 
     :param token: the token for the next call

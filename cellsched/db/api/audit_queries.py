@@ -4,8 +4,8 @@
 from collections.abc import Iterable
 from collections.abc import Iterator
 import contextlib
-import dataclasses
 import datetime
+from typing import NamedTuple
 
 from oslo_serialization import jsonutils
 import sqlalchemy as sa
@@ -45,8 +45,7 @@ _SPECS_OF = sa.select(_SPECS.c.instance_uuid, _SPECS.c.spec).where(
     statements.in_list(_SPECS.c.instance_uuid))
 
 
-@dataclasses.dataclass(frozen=True)
-class MappingRow:
+class MappingRow(NamedTuple):
     """The instance mapping of a server, as the audit reads it.
 
     :param cell: uuid of its cell, or None

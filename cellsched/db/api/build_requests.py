@@ -9,7 +9,6 @@ from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
-import dataclasses
 import datetime
 from typing import Any
 from typing import NamedTuple
@@ -53,8 +52,7 @@ class StoredRequest(NamedTuple):
     trace: str = ''
 
 
-@dataclasses.dataclass(frozen=True)
-class LeasedRequest:
+class LeasedRequest(NamedTuple):
     """A leased request with its request spec.
 
     :param min_count: if fewer of its batch can be built, none is built

@@ -3,9 +3,9 @@
 
 from collections.abc import Iterable
 from collections.abc import Sequence
-import dataclasses
 import datetime
 from typing import Any
+from typing import NamedTuple
 
 from oslo_serialization import jsonutils
 from oslo_utils import uuidutils
@@ -28,8 +28,7 @@ _INSTANCES_OF = sa.select(
 ).order_by(_INSTANCES.c.id)
 
 
-@dataclasses.dataclass(frozen=True)
-class DecisionRow:
+class DecisionRow(NamedTuple):
     """A recorded decision.
 
     :param request_id: id of the API request, or None

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 from typing import Any
+from typing import NamedTuple
 
 from oslo_serialization import jsonutils
 import sqlalchemy as sa
@@ -143,8 +144,7 @@ def _from_row(row: sa.Row[Any]) -> BuildCast:
         message=row.message, cast_at=row.cast_at, casts=row.casts)
 
 
-@dataclasses.dataclass(frozen=True)
-class BuildMessage:
+class BuildMessage(NamedTuple):
     """The arguments of ``build_and_run_instance`` without the instance.
 
     :param chosen: the selection for this attempt

@@ -3,9 +3,9 @@
 
 from collections.abc import Iterable
 from collections.abc import Sequence
-import dataclasses
 import datetime
 from typing import Any
+from typing import NamedTuple
 
 import sqlalchemy as sa
 
@@ -68,8 +68,7 @@ _BEATS = sa.select(
     _SERVICES.c.deleted == 0, _SERVICES.c.binary == services.COMPUTE)
 
 
-@dataclasses.dataclass(frozen=True)
-class HostChanges:
+class HostChanges(NamedTuple):
     """Changes of a cell's hosts.
 
     Rows are in order of creation: if a host was deleted and came back, its

@@ -4,11 +4,11 @@
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
-import dataclasses
 import datetime
 import enum
 import json
 from typing import Any
+from typing import NamedTuple
 
 from oslo_log import log
 from oslo_serialization import jsonutils
@@ -164,8 +164,7 @@ class Fate(enum.Enum):
     UNKNOWN = 'unknown'
 
 
-@dataclasses.dataclass(frozen=True)
-class GuestRecord:
+class GuestRecord(NamedTuple):
     """A guest on a host, and the record of its server.
 
     :param host: host in the row of the server, or None

@@ -9,9 +9,9 @@ its claims are changed by one process at a time.
 
 from collections.abc import Iterable
 from collections.abc import Mapping
-import dataclasses
 import datetime
 from typing import Any
+from typing import NamedTuple
 
 import sqlalchemy as sa
 
@@ -42,8 +42,7 @@ UNMOVED = (ACCEPTED, PREPARING, MIGRATING)
 UNSENT = (ACCEPTED, PREPARING)
 
 
-@dataclasses.dataclass(frozen=True)
-class MoveKind:
+class MoveKind(NamedTuple):
     """The state transitions of a kind of move.
 
     :param action: name of the action for users
@@ -86,8 +85,7 @@ KINDS: Mapping[str, MoveKind] = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
-class Migration:
+class Migration(NamedTuple):
     """A move of a server.
 
     :param source_compute: the current host, or None
@@ -127,8 +125,6 @@ _END_UNSENT = (
            _TABLE.c.status.in_(UNSENT))
     .values(status=ERROR, updated_at=sa.bindparam('now')))
 
-_FIELDS = tuple(field.name for field in dataclasses.fields(Migration))
-
 
 def hold(connection: sa.Connection, instance_uuid: str) -> None:
     """Lock a server until the transaction ends.
@@ -148,7 +144,7 @@ def create(
     connection.execute(sa.insert(_TABLE).values(
         created_at=now, updated_at=now, deleted=0, user_id=context.user_id,
         project_id=context.project_id, source_host_id=seen.host_id,
-        **dataclasses.asdict(migration)))
+        **migration._asdict()))
 
 
 def get(connection: sa.Connection, uuid: str) -> Migration | None:
@@ -302,4 +298,5 @@ def list_left(
 
 
 def _from_row(row: sa.Row[Any]) -> Migration:
-    return Migration(**{name: getattr(row, name) for name in _FIELDS})
+    return Migration(**{
+        name: getattr(row, name) for name in Migration._fields})

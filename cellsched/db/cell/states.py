@@ -8,7 +8,6 @@ states before it. A late, repeated or reordered message changes nothing.
 """
 
 from collections.abc import Mapping
-import dataclasses
 from typing import NamedTuple
 
 
@@ -19,8 +18,7 @@ class State(NamedTuple):
     task_state: str | None = None
 
 
-@dataclasses.dataclass(frozen=True)
-class Transition:
+class Transition(NamedTuple):
     """A change of state.
 
     :param before: allowed states before; None for any state

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Wire form of objects, and the envelope of payloads."""
 
-import dataclasses
 from typing import Any
+from typing import NamedTuple
 
 from cellsched.objects import base
 
@@ -11,8 +11,7 @@ _NAME, _NAMESPACE, _VERSION, _DATA = (
     for key in ('name', 'namespace', 'version', 'data'))
 
 
-@dataclasses.dataclass(frozen=True)
-class Form:
+class Form(NamedTuple):
     """A kind of versioned payload: its name, its version and its fields.
 
     The version is Nova's: consumers derive the fields from it.

@@ -73,8 +73,7 @@ class ProviderDemand(NamedTuple):
             for resource, _ in amounts})
 
 
-@dataclasses.dataclass(frozen=True)
-class Assignment:
+class Assignment(NamedTuple):
     """The places of the amounts and groups of a server.
 
     :param amounts: place of each unnumbered amount, by resource class

@@ -523,7 +523,7 @@ class Pipeline:
         demand = request.hardware() if self._places_hardware else None
         if demand is None or not self._packs_cells:
             return demand
-        return dataclasses.replace(demand, packs=True)
+        return demand._replace(packs=True)
 
     def timed(self, now: Callable[[], float]) -> 'Pipeline':
         """Return a copy for one request that times its plug-ins.

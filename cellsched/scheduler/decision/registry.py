@@ -8,9 +8,9 @@ time, and is wrapped.
 """
 
 from collections.abc import Iterable
-import dataclasses
 import logging
 from typing import Any
+from typing import NamedTuple
 
 from oslo_config import cfg
 
@@ -24,8 +24,7 @@ from cellsched.weighers import base as weighers
 LOG = logging.getLogger(__name__)
 
 
-@dataclasses.dataclass(frozen=True)
-class Kind:
+class Kind(NamedTuple):
     """A kind of plug-ins.
 
     :param option: the option that enables them

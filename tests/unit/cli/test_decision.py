@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plans on a snapshot: no database and no broker, only options."""
 
-import dataclasses
 import json
 from unittest import mock
 
@@ -521,8 +520,8 @@ class TestExplain(base.CommandTestCase):
             del document['request']['groups']
             del document['picks'][0]['first']['providers']
             del document['picks'][0]['first']['hardware']
-            decisions.create(connection, [dataclasses.replace(
-                row, decided_at=2.0, text=json.dumps(document))], samples.NOW)
+            decisions.create(connection, [row._replace(
+                decided_at=2.0, text=json.dumps(document))], samples.NOW)
 
         self.assertIn('n1 was the only candidate', self.explain(self.one).out)
 

@@ -209,8 +209,8 @@ class TestPlaces(base.TestCase):
                 for each in kept.get(self.uuids[0]).devices])
 
     def test_restarted_agent_knows_the_policy_of_the_emulator(self):
-        topology = dataclasses.replace(
-            request().topology, emulator_policy='share')
+        topology = request().topology._replace(
+            emulator_policy='share')
         self.places.place(self.uuids[0], 'node1', Demand(topology))
 
         for kept in self.places, self.start():
@@ -616,9 +616,9 @@ class TestClaimedPlaces(base.TestCase):
             units.memory(0): 256, units.pages(0, 4): 65536,
             units.cpu(1): 1, units.cpu(2): 1})
 
-        self.place(self.first, dataclasses.replace(
-            demand, topology=dataclasses.replace(
-                demand.topology, emulator_policy=guest.ISOLATE)))
+        self.place(self.first, demand._replace(
+            topology=demand.topology._replace(
+                emulator_policy=guest.ISOLATE)))
 
         [cell] = self.places.get(self.first).cells
         self.assertEqual((((0, 1),), {2}), (

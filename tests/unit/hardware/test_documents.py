@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-import dataclasses
 import json
 import unittest
 
@@ -116,19 +115,19 @@ class GuestTopologyTest(unittest.TestCase):
         # Each version has the fields of the one before it, and some more.
         fields, cell = {}, guest.GuestCell(
             0, frozenset({0, 1}), frozenset(), 64)
-        dedicated = dataclasses.replace(
-            cell, cpus=frozenset(), pcpus=cell.cpus, policy='dedicated')
+        dedicated = cell._replace(
+            cpus=frozenset(), pcpus=cell.cpus, policy='dedicated')
         for version, more, expected in (
                 ('1.0', {'id': 0, 'cpuset': [1, 0], 'memory': 64}, cell),
-                ('1.1', {'pagesize': 4}, dataclasses.replace(
-                    cell, page_size=4)),
+                ('1.1', {'pagesize': 4}, cell._replace(
+                    page_size=4)),
                 ('1.2', {'pagesize': None, 'cpu_pinning_raw': None,
                          'cpu_topology': None}, cell),
                 ('1.2', {'cpu_pinning_raw': {}}, dedicated),
                 ('1.2', {'cpu_pinning_raw': {'0': 4, '1': 5}}, dedicated),
                 ('1.3', {'cpu_policy': 'dedicated',
-                         'cpu_thread_policy': 'isolate'}, dataclasses.replace(
-                    dedicated, thread_policy='isolate')),
+                         'cpu_thread_policy': 'isolate'}, dedicated._replace(
+                    thread_policy='isolate')),
                 ('1.4', {'cpuset_reserved': [2], 'cpu_thread_policy': None},
                  dedicated),
                 # An aborted claim leaves an empty mapping of pins.
@@ -136,8 +135,8 @@ class GuestTopologyTest(unittest.TestCase):
                 ('1.5', {'cpu_policy': 'dedicated', 'cpuset': [],
                          'pcpuset': [0, 1]}, dedicated),
                 ('1.6', {'cpu_policy': 'mixed', 'cpuset': [0],
-                         'pcpuset': [1]}, dataclasses.replace(
-                    cell, cpus=frozenset({0}), pcpus=frozenset({1}),
+                         'pcpuset': [1]}, cell._replace(
+                    cpus=frozenset({0}), pcpus=frozenset({1}),
                     policy='mixed'))):
             fields |= more
             with self.subTest(version=version, more=str(more)):
