@@ -53,6 +53,7 @@ from cellsched import exception
 from cellsched import objects
 from cellsched.wiring.api import API
 from cellsched.wiring.api import command_api
+from cellsched.wiring.api import read_hints
 from cellsched.wiring.components import Components
 
 if TYPE_CHECKING:
@@ -256,10 +257,7 @@ class Backend(ReadDeployment):
 
     @property
     def hints(self) -> frozenset[str] | None:
-        # Filters import NumPy.
-        from cellsched.scheduler.decision import registry
-
-        return registry.read_hints(self.conf)
+        return read_hints(self.conf)
 
     def cells(self) -> Mapping[str, str]:
         return {cell.uuid: cell.name or cell.uuid

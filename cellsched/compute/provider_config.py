@@ -44,7 +44,6 @@ from cellsched.hardware import units
 from cellsched.objects import resources
 from cellsched.validation import json_schema
 from cellsched.validation.json_schema import field_name
-from cellsched.validation import yaml_file
 
 LOG = log.getLogger(__name__)
 
@@ -229,7 +228,7 @@ class ProviderConfig:
         except OSError as exc:
             if isinstance(exc, FileNotFoundError) and not self._stamps:
                 return []
-            raise yaml_file.invalid(
+            raise json_schema.invalid(
                 self._location, (),
                 'a readable directory',
                 f'it cannot be read: {exc.strerror}') from None
@@ -256,7 +255,7 @@ class ProviderConfig:
                     node != EVERY_NODE) else node
                 where = ('providers', number)
                 if node in found:
-                    raise yaml_file.invalid(
+                    raise json_schema.invalid(
                         path, (*where, 'identification'),
                         'each provider once', f'{node} is repeated')
                 found[node] = _Provider(
@@ -276,11 +275,11 @@ def _inventories(
     for place, inventories in enumerate(value.get('additional', ())):
         for name, fields in inventories.items():
             if name in found:
-                raise yaml_file.invalid(
+                raise json_schema.invalid(
                     path, (*where, 'inventories', 'additional', place),
                     'each resource class once', f'{name} is repeated')
             if units.is_named(name):
-                raise yaml_file.invalid(
+                raise json_schema.invalid(
                     path, (*where, 'inventories', 'additional', place),
                     'hardware for the CPUs, pages and devices of the host',
                     f'{name} is the class of a part of it')
@@ -290,6 +289,9 @@ def _inventories(
 
 
 def _providers(path: pathlib.Path) -> Iterator[Mapping[str, Any]]:
+    # Most hosts have no such file.
+    from cellsched.validation import yaml_file
+
     value = yaml_file.read(path)
     json_schema.check(path, value, _SCHEMA)
     version = value['meta']['schema_version']

@@ -20,7 +20,7 @@ from cellsched.objects import resources
 from cellsched.standalone import deployment
 from cellsched.validation import json_schema
 from cellsched.validation.json_schema import check
-from cellsched.validation.yaml_file import invalid
+from cellsched.validation.json_schema import invalid
 from cellsched.validation.yaml_file import read
 from cellsched.virt import fake
 

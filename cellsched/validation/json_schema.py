@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 import functools
 import math
+import pathlib
 from typing import Any
 
 from cellsched import exception
@@ -53,6 +54,16 @@ def field_name(way: Iterable[str | int]) -> str:
     for part in way:
         name += f'[{part}]' if isinstance(part, int) else f'.{part}'
     return name.lstrip('.') or 'document'
+
+
+def invalid(
+    path: pathlib.Path, field: Iterable[str | int],
+    expected: str | None = None, problem: str | None = None,
+) -> exception.InvalidField:
+    """Return the error for a field, given by the way to it."""
+    return exception.InvalidField(
+        where=str(path), field=field_name(field), problem=problem,
+        expected=expected)
 
 
 @functools.cache

@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Strict reading of YAML files of users, within limits."""
 
-from collections.abc import Iterable
 import pathlib
 from typing import Any
 
 import yaml
 
-from cellsched import exception
-from cellsched.validation.json_schema import field_name
+from cellsched.validation.json_schema import invalid
 
 #: Values in a document, each counted as often as aliases repeat it.
 VALUES_MAX = 1_000_000
@@ -36,16 +34,6 @@ def read(path: pathlib.Path) -> Any:
         where = f'line {mark.line + 1}' if mark else 'document'
         problem = getattr(exc, 'problem', None) or 'it cannot be parsed'
         raise invalid(path, (where,), 'valid YAML', problem) from None
-
-
-def invalid(
-    path: pathlib.Path, field: Iterable[str | int],
-    expected: str | None = None, problem: str | None = None,
-) -> exception.InvalidField:
-    """Return the error for a field, given by the way to it."""
-    return exception.InvalidField(
-        where=str(path), field=field_name(field), problem=problem,
-        expected=expected)
 
 
 class _Loader(yaml.SafeLoader):

@@ -151,10 +151,7 @@ class API:
     @functools.cached_property
     def hints(self) -> frozenset[str] | None:
         """Names of the scheduler hints that filters read; None for any."""
-        # Filters import NumPy, which most commands do not need.
-        from cellsched.scheduler.decision import registry
-
-        return registry.read_hints(self.parts.conf)
+        return read_hints(self.parts.conf)
 
     @functools.cached_property
     def _listing(self) -> ServerListing:
@@ -211,6 +208,14 @@ def api(conf: cfg.ConfigOpts, parts: Components) -> API:
     for name in (*CONTROLLERS, 'hints'):
         getattr(controllers, name)
     return controllers
+
+
+def read_hints(conf: cfg.ConfigOpts) -> frozenset[str] | None:
+    """Return the scheduler hints that filters read; None for any."""
+    # Filters import NumPy, which most commands do not need.
+    from cellsched.scheduler.decision import registry
+
+    return registry.read_hints(conf)
 
 
 def command_api(parts: Components) -> API:

@@ -25,7 +25,6 @@ from cellsched.context import RequestContext
 from cellsched.db import api as api_schema
 from cellsched.db import session
 from cellsched import exception
-from cellsched.listing.servers import ServerListing
 from cellsched.notify.notifiers import TaskNotifier
 from cellsched.observability.metrics import queue_readings
 from cellsched.observability.metrics import Reading
@@ -36,6 +35,7 @@ from cellsched.rpc import compute
 from cellsched.wiring import base
 
 if TYPE_CHECKING:
+    from cellsched.listing.servers import ServerListing
     from cellsched.scheduler.explanation.decision_record import Recorder
     from cellsched.scheduler import recording
 
@@ -156,8 +156,11 @@ class Components(CellComponents):
             self.conf, plugins.QUOTA, QuotaDriver, self.conf, self.clock)
 
     @functools.cached_property
-    def listing(self) -> ServerListing:
+    def listing(self) -> 'ServerListing':
         """Finds servers in all cells."""
+        # Schedulers and conductors find none.
+        from cellsched.listing.servers import ServerListing
+
         return ServerListing(self.database, self.cells, self.gatherer)
 
     @functools.cached_property

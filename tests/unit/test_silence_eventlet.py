@@ -65,7 +65,7 @@ class TestImportWarnings(base.TestCase):
             '       if name.split(".")[0] == "eventlet" and module])\n'
         )).strip())
 
-    def test_libraries_do_without_eventlet_unless_the_host_has_it(self):
+    def test_libraries_use_eventlet_only_after_the_host_application(self):
         for first, loaded in ('pass', False), ('import eventlet', True):
             with self.subTest(first=first):
                 self.assertEqual(f'{loaded} {loaded}', self.run_python(

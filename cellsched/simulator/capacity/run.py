@@ -18,7 +18,7 @@ from cellsched.simulator.capacity.scenario import DOCUMENT
 from cellsched.simulator.capacity.scenario import load as load_scenario
 from cellsched.simulator.capacity.scenario import Scenario
 from cellsched.validation.json_schema import check
-from cellsched.validation.yaml_file import invalid
+from cellsched.validation.json_schema import invalid
 
 #: Steps of the progress of a run.
 STEPS = 200

@@ -12,7 +12,7 @@ import yaml
 
 from cellsched import exception
 from cellsched.validation.json_schema import check
-from cellsched.validation.yaml_file import invalid
+from cellsched.validation.json_schema import invalid
 from cellsched.validation.yaml_file import read
 
 #: The directory of the scenarios of the project.

@@ -26,7 +26,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from cellsched.validation import yaml_file
+from cellsched.validation import json_schema
 
 #: The machine that sizes of ``azure-packing`` are parts of, by default.
 MACHINE: Mapping[str, int] = {
@@ -92,15 +92,15 @@ def read(
         with path.open('rb') as file:
             is_database = file.read(len(_SQLITE)) == _SQLITE
     except OSError as exc:
-        raise yaml_file.invalid(
+        raise json_schema.invalid(
             path, (), 'a readable file',
             f'the file cannot be read: {exc.strerror}') from None
     if form is None:
         form = 'azure-packing' if is_database else 'huawei'
     trace = FORMS[form](path, {**MACHINE, **(machine or {})})
     if not len(trace.at):
-        raise yaml_file.invalid(path, (), 'at least one server',
-                                'it has no servers')
+        raise json_schema.invalid(path, (), 'at least one server',
+                                  'it has no servers')
     # Servers of one request are beside each other.
     order = np.lexsort((trace.flavors, trace.projects, trace.at))
     return trace._replace(
@@ -139,15 +139,15 @@ def _rows(path: pathlib.Path) -> Iterator[list[float]]:
             rows.fieldnames = [each.strip() for each in rows.fieldnames or ()]
             for name in _HUAWEI:
                 if name not in rows.fieldnames:
-                    raise yaml_file.invalid(
+                    raise json_schema.invalid(
                         path, ('line 1',), f'a header with the column {name}',
                         'the column is missing')
             for row in rows:
                 yield [_number(path, rows.line_num, name, row[name])
                        for name in _HUAWEI]
     except (csv.Error, UnicodeDecodeError):
-        raise yaml_file.invalid(path, (), 'a CSV file in UTF-8',
-                                'it cannot be parsed') from None
+        raise json_schema.invalid(path, (), 'a CSV file in UTF-8',
+                                  'it cannot be parsed') from None
 
 
 def _number(
@@ -158,7 +158,7 @@ def _number(
         value = float(text or '')
         if math.isfinite(value) and holds(value):
             return value
-    raise yaml_file.invalid(path, (f'line {line}', name), expected)
+    raise json_schema.invalid(path, (f'line {line}', name), expected)
 
 
 def _read_azure(path: pathlib.Path, machine: Mapping[str, int]) -> Trace:
@@ -174,14 +174,14 @@ def _read_azure(path: pathlib.Path, machine: Mapping[str, int]) -> Trace:
                 for column, value in zip(columns, row):
                     column.append(value)
     except sqlite3.Error as exc:
-        raise yaml_file.invalid(
+        raise json_schema.invalid(
             path, (), 'an SQLite database', f'{exc}') from None
     try:
         starts, ends = (np.array([
             math.inf if each is None else each for each in column], 'float64')
             for column in columns[:2])
     except (TypeError, ValueError):
-        raise yaml_file.invalid(
+        raise json_schema.invalid(
             path, ('vm', 'starttime or endtime'), 'numbers of days') from None
     projects = np.unique(
         np.array(list(map(str, columns[2]))), return_inverse=True)[1]
@@ -200,7 +200,7 @@ def _check_tables(path: pathlib.Path, database: sqlite3.Connection) -> None:
             f'PRAGMA table_info({table})')}
         for name in names:
             if name.lower() not in present:
-                raise yaml_file.invalid(
+                raise json_schema.invalid(
                     path, (table, name), 'a packing trace of Azure',
                     'the column is missing')
 
@@ -215,7 +215,7 @@ def _types(
         'ORDER BY COUNT(*) DESC, machineId')]
     kind = machine.get('id', kinds[0] if kinds else None)
     if kind not in kinds:
-        raise yaml_file.invalid(
+        raise json_schema.invalid(
             path, ('vmType', 'machineId'),
             f'one of {", ".join(map(str, sorted(kinds)))}',
             f'unknown machine {kind}')

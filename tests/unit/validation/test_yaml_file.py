@@ -94,12 +94,3 @@ class TestRead(base.TestCase):
         self.assertRefused('a: &a [*a]', 'line 1', 'within itself')
         self.assertRefused('a: &a {b: [1, {c: *a}]}', 'line 1',
                            'within itself')
-
-
-class TestInvalid(base.TestCase):
-
-    def test_field_is_named_by_its_path(self):
-        for way, field in (
-                ((), 'document'), (('a',), 'a'), (('a', 0, 'b'), 'a[0].b'),
-                (('line 1',), 'line 1')):
-            self.assertEqual(field, yaml_file.invalid('x', way, 'y').field)
