@@ -167,7 +167,7 @@ class Servers(base.ServerController):
         request.check(self._bounds)
         with tracing.span('accept', context) as span:
             accepted = self._accept_request(context, request, flavor)
-            tracing.set_servers(span, accepted.uuids)
+            span.serve(accepted.uuids)
             self._tell(context, accepted.uuids)
         return accepted.uuids
 

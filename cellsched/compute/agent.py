@@ -261,7 +261,7 @@ class Agent:
         """
         with tracing.span(
                 'build on host', context, [instance.uuid]) as span:
-            span.set_attribute(tracing.HOST, self._host)
+            span.set(tracing.HOST, self._host)
             node, started_at = message.chosen.nodename, self._clock.now()
             LOG.info('Building on node %s', node, instance_uuid=instance.uuid,
                      context=context)

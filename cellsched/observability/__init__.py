@@ -3,6 +3,6 @@
 
 To add a metric, define it in ``metrics`` and add a row to the table in
 ``doc/source/admin/metrics.rst``. ``monitoring`` answers requests over HTTP,
-``tracing`` records spans, which ``span_export`` sends to a collector, and
-``conditions`` logs the begin and the end of a problem that lasts.
+``tracing`` records spans, and ``conditions`` logs the begin and the end of a
+problem that lasts.
 """

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Traces of builds, from the request to the active server."""
 
-import fixtures
 from opentelemetry.sdk import trace
 from opentelemetry.sdk.trace import export
 from opentelemetry.sdk.trace.export import in_memory_span_exporter
@@ -9,7 +8,6 @@ from opentelemetry.sdk.trace.export import in_memory_span_exporter
 from cellsched.observability import tracing
 from cellsched.standalone import deployment
 from tests.functional import base
-from tests.unit.observability import test_tracing
 
 #: The spans of a build and the span above each of them, both without spans of
 #: messages.
@@ -30,10 +28,8 @@ class TestTraces(base.TestCase):
         self.exporter = in_memory_span_exporter.InMemorySpanExporter()
         provider = trace.TracerProvider()
         provider.add_span_processor(export.SimpleSpanProcessor(self.exporter))
-        self.useFixture(fixtures.MonkeyPatch(
-            'opentelemetry.trace.get_tracer_provider', lambda: provider))
-        self.addCleanup(tracing.start(
-            test_tracing.configuration(enabled=True), 'api', print))
+        self.addCleanup(tracing.start_with(
+            lambda: (provider, False), lambda function, seconds: None))
 
     def traces(self):
         """Return the ended spans of each trace that begins with a request."""

@@ -434,7 +434,7 @@ class BuildAndSchedule:
                    if build.reason is not None}
         try:
             with tracing.span('bury in cell0', context, [*reasons]) as span:
-                tracing.fail(span, reasons[builds[0].uuid])
+                span.fail(reasons[builds[0].uuid])
                 self.cell0.bury(
                     context, [build.instance for build in builds],
                     reasons[builds[0].uuid], owner, {

@@ -15,7 +15,6 @@ import threading
 from typing import Any
 from typing import TypeAlias
 
-from opentelemetry.trace import Span
 from oslo_config import cfg
 from oslo_log import log
 import oslo_messaging
@@ -452,19 +451,19 @@ class Runner:
                 _run_step(step, group)
 
 
-def _describe(progress: _BatchProgress, span: Span) -> None:
+def _describe(progress: _BatchProgress, span: tracing.Span) -> None:
     """Add the cells of a batch, and the first error, to a span."""
-    if not span.is_recording():
+    if not span.is_on:
         return
     builds = [*progress.live, *progress.ended]
-    tracing.set_servers(span, [build.uuid for build in builds])
+    span.serve([build.uuid for build in builds])
     names = {build.cell.name or build.cell.uuid
              for build in builds if build.cell}
     if names:
-        span.set_attribute(tracing.CELL, ', '.join(sorted(names)))
+        span.set(tracing.CELL, ', '.join(sorted(names)))
     reason = next((build.reason for build in builds if build.reason), None)
     if reason is not None:
-        tracing.fail(span, reason)
+        span.fail(reason)
 
 
 def _run_step(step: Step, group: Sequence[_BatchProgress]) -> None:

@@ -13,7 +13,6 @@ import functools
 import itertools
 import math
 
-from opentelemetry.trace import Span
 import os_resource_classes
 from oslo_log import log
 
@@ -393,7 +392,7 @@ class Placer:
         attempt.places, attempt.allocations = [], ()
         attempt.asked = attempt.error = None
         attempt.is_claimed, attempt.reload = False, ()
-        attempt.trace = tracing.current()
+        attempt.trace = tracing.current() if tracing.is_on() else ''
         self.lane.take((self, attempt), attempt.deadline.remaining_s())
         if attempt.error is not None and attempt.asked is None:
             raise attempt.error
@@ -868,7 +867,7 @@ def _claim(turns: Sequence[_Turn]) -> None:
         for span, request in zip(spans, requests):
             if isinstance(request.outcome, claims_base.AnyOf):
                 for error in request.outcome.refusals.values():
-                    tracing.fail(span, error)
+                    span.fail(error)
     for placer, attempt in turns:
         placer.conclude(attempt)
 
@@ -973,23 +972,23 @@ def _log_selected(attempt: PlacementAttempt) -> None:
             instance_uuid=uuid, context=attempt.context)
 
 
-def _describe(attempt: PlacementAttempt, span: Span) -> None:
+def _describe(attempt: PlacementAttempt, span: tracing.Span) -> None:
     """Add the selection to a span: the hosts that each stage left, the cell.
 
     A host that is not claimed yet may be replaced by an alternative.
     """
-    if not span.is_recording():
+    if not span.is_on:
         return
     decision = attempt.decision
-    span.set_attribute(tracing.HOSTS, decision.hosts)
+    span.set(tracing.HOSTS, decision.hosts)
     if decision.stages:
-        span.set_attribute(tracing.HOSTS_LEFT, decision.stages[-1].left)
-        span.set_attribute(tracing.STAGES, [
+        span.set(tracing.HOSTS_LEFT, decision.stages[-1].left)
+        span.set(tracing.STAGES, [
             f'{each.by} {each.left}' for each in decision.stages])
     if len(attempt.places) == 1:
         first = attempt.places[0][0]
-        span.set_attribute(tracing.HOST, first.service_host)
-        span.set_attribute(tracing.CELL_UUID, first.cell_uuid)
+        span.set(tracing.HOST, first.service_host)
+        span.set(tracing.CELL_UUID, first.cell_uuid)
 
 
 def _explain(

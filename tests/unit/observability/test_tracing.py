@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 
 from concurrent import futures
+import logging
+import os
+import socket
 import subprocess
 import sys
+import threading
+from unittest import mock
 
-import fixtures
 from opentelemetry.sdk import trace
 from opentelemetry.sdk.trace import export
 from opentelemetry.sdk.trace.export import in_memory_span_exporter
@@ -13,6 +17,7 @@ from oslo_config import cfg
 
 from cellsched.conf import opts
 from cellsched import context
+from cellsched import exception
 from cellsched.observability import tracing
 from cellsched.rpc import client
 from tests.unit import base
@@ -41,6 +46,10 @@ with tracing.span('decide'):
 '''
 
 
+def run(function, seconds):
+    function()
+
+
 def configuration(**values):
     conf = cfg.ConfigOpts()
     opts.register_opts(conf)
@@ -57,10 +66,11 @@ class TestOff(base.TestCase):
 
         self.assertIs(tracing.span('a'), tracing.span('b', CONTEXT, ['1']))
         with tracing.span('a') as span:
-            tracing.set_servers(span, ['1'])
-            tracing.fail(span, ValueError())
+            span.set(tracing.HOSTS, 1)
+            span.serve(['1'])
+            span.fail(ValueError())
             tracing.note(tracing.RESULT, 'active')
-            self.assertFalse(span.is_recording())
+            self.assertFalse(span.is_on)
             self.assertEqual('', tracing.current())
         self.assertIs(len, tracing.bound(len))
         self.assertFalse(tracing.is_on())
@@ -70,19 +80,9 @@ class TestOff(base.TestCase):
             [sys.executable, '-c', CODE.format(**values)], check=True,
             capture_output=True, text=True).stdout.splitlines()
 
-    def test_sdk_is_not_imported(self):
+    def test_opentelemetry_is_not_imported(self):
         self.assertEqual(
             ['False'], self.run_code(enabled=False, missing=False))
-
-    def test_failed_start_leaves_traces_off(self):
-        self.useFixture(fixtures.MonkeyPatch(
-            'opentelemetry.trace.get_tracer_provider', lambda: 1 / 0))
-
-        self.assertRaises(
-            ZeroDivisionError, tracing.start, configuration(enabled=True),
-            'scheduler', print)
-
-        self.assertFalse(tracing.is_on())
 
     def test_error_names_the_missing_extra(self):
         error, _ = self.run_code(enabled=True, missing=True)
@@ -96,12 +96,11 @@ class TestSpans(base.TestCase):
     def setUp(self):
         super().setUp()
         self.exporter = in_memory_span_exporter.InMemorySpanExporter()
-        provider = trace.TracerProvider()
-        provider.add_span_processor(export.SimpleSpanProcessor(self.exporter))
-        self.useFixture(fixtures.MonkeyPatch(
-            'opentelemetry.trace.get_tracer_provider', lambda: provider))
-        self.addCleanup(tracing.start(
-            configuration(enabled=True), 'scheduler', print))
+        self.provider = trace.TracerProvider()
+        self.provider.add_span_processor(
+            export.SimpleSpanProcessor(self.exporter))
+        self.addCleanup(tracing.start_with(
+            lambda: (self.provider, True), run))
 
     def ended(self):
         return {span.name: span for span in
@@ -109,8 +108,8 @@ class TestSpans(base.TestCase):
 
     def test_spans_have_the_request_and_the_servers(self):
         with tracing.span('a', CONTEXT, ['1']), tracing.span(
-                'b', uuids=['1', '2']):
-            pass
+                'b', uuids=['1', '2']) as span:
+            span.set(tracing.CELL, None)
 
         found = self.ended()
         self.assertEqual(
@@ -165,6 +164,79 @@ class TestSpans(base.TestCase):
                 self.assertEqual([tracing.current()], found)
 
     def test_spans_end_with_the_last_service_of_a_process(self):
-        end = tracing.start(configuration(enabled=True), 'conductor', print)
+        end = tracing.start_with(mock.Mock(side_effect=AssertionError), run)
         end()
         self.assertTrue(tracing.is_on())
+
+
+class TestProvider(base.TestCase):
+
+    def test_a_provider_of_the_embedding_service_is_used_and_stays(self):
+        provider = trace.TracerProvider()
+        exporter = in_memory_span_exporter.InMemorySpanExporter()
+        provider.add_span_processor(export.SimpleSpanProcessor(exporter))
+        with mock.patch.object(
+                api, 'get_tracer_provider', return_value=provider):
+            end = tracing.start(configuration(enabled=True), 'embedding', run)
+        with tracing.span('a'):
+            pass
+        end()
+        with provider.get_tracer('of the service').start_as_current_span('b'):
+            pass
+
+        self.assertEqual(['a', 'b'], [
+            span.name for span in exporter.get_finished_spans()])
+
+    def test_a_failed_start_leaves_traces_off(self):
+        self.assertRaises(exception.ConfigurationInvalid, tracing.start_with,
+                          mock.Mock(side_effect=exception.ConfigurationInvalid(
+                              field='[tracing]', expected='something else')),
+                          run)
+        self.assertFalse(tracing.is_on())
+        end = tracing.start_with(lambda: (trace.TracerProvider(), True), run)
+        self.assertTrue(tracing.is_on())
+        end()
+        self.assertFalse(tracing.is_on())
+
+    def test_a_silent_collector_delays_no_span_and_no_end(self):
+        ends = []
+        # It accepts connections, and never answers.
+        with socket.create_server(('127.0.0.1', 0)) as server:
+            port = server.getsockname()[1]
+            end = tracing.start(configuration(
+                enabled=True, endpoint=f'http://127.0.0.1:{port}/v1/traces'),
+                'scheduler', lambda function, seconds: ends.append(
+                    (function, seconds)))
+            # More than wait at most.
+            for _ in range(5000):
+                with tracing.span('a'):
+                    pass
+            end()
+        [(shutdown, seconds)] = ends
+        self.assertEqual(tracing.STOP_S, seconds)
+        # The exporter ends during another test, and must not log there.
+        library = logging.getLogger('opentelemetry')
+        library.addHandler(logging.NullHandler())
+        library.propagate = False
+        threading.Thread(target=shutdown, daemon=True).start()
+        self.assertFalse(tracing.is_on())
+
+    def test_the_sampling_ratio_and_the_service_are_used(self):
+        made = []
+
+        def start_with(make, run_within):
+            made.append(make()[0])
+            return lambda: None
+
+        with mock.patch.object(tracing, 'start_with', start_with):
+            tracing.start(
+                configuration(enabled=True, sampling_ratio=0.0), 'conductor',
+                run)
+        self.addCleanup(made[0].shutdown)
+
+        span = made[0].get_tracer('x').start_span('a')
+        self.assertFalse(span.is_recording())
+        with mock.patch.dict(os.environ):
+            os.environ.pop('OTEL_SERVICE_NAME', None)
+            self.assertEqual('cellsched-conductor',
+                             made[0].resource.attributes['service.name'])
