@@ -162,7 +162,7 @@ class _Batch:
 
 
 class Ledger:
-    """Changes providers for many threads.
+    """Changes providers; threads may share it.
 
     :param adds: whether the server supports addition to a column under a
         condition; otherwise counters are compared and set. None to detect it

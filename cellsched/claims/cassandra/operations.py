@@ -326,12 +326,23 @@ class BatchClaim:
     def _undo(
         self, intents: Sequence[_Record], entries: Sequence[Entry]
     ) -> None:
-        """Delete the rows of an attempt at all providers, and the intents."""
+        """Delete the rows of an attempt at all providers, and the intents.
+
+        Another client that has changed the lead's row rolls the batch back
+        itself, or has changed it after the decision, whose answer was lost.
+        """
+        [lead] = [record for record in intents
+                  if record.lead == record.consumer]
+        dropping = self._session.write(
+            lead, lead.replaced(records.DROPPING))
+        if dropping is None:
+            return
         self._recovery.delete_claims([
             (entry.provider, row) for entry in entries
             if entry.outcome in (_Outcome.DONE, _Outcome.UNKNOWN)
             for row in entry.inserted], fences=True)
-        self._delete(intents)
+        self._delete([dropping, *(
+            record for record in intents if record is not lead)])
 
     # Refusals.
 

@@ -315,3 +315,58 @@ class TestFaults(tests.TestCase):
                 world.start(lambda: one(store, 'one'))
                 world.run()
                 self.assertEqual(['one'], outcomes)
+
+
+class TestLostDecision(tests.TestCase):
+    """Another client changes the lead of a batch after its decision."""
+
+    def claim(self, adds, change):
+        """Claim with a decision whose answer is lost; return an observer.
+
+        :param change: called with another store before the repetition
+        """
+        model = base.make_model(adds)
+        other = base.make_store(model)
+        for provider in PROVIDERS[:2]:
+            other.set_inventory(provider, {'VCPU': claims.Inventory(total=2)})
+
+        class Lossy(base.Client):
+            is_lossy = True
+
+            def send(self, request):
+                answer = super().send(request)
+                for each in getattr(request, 'requests', [request]):
+                    if self.is_lossy and isinstance(
+                            each, requests.WriteConsumer) and (
+                            each.consumer, bool(each.row) and json.loads(
+                                each.row.body)['state']) == ('a', 'held'):
+                        self.is_lossy = False
+                        change(other)
+                        raise remote.OutcomeUnknown('no answer')
+                return answer
+
+        with contextlib.suppress(exception.ClaimRefused):
+            base.make_store(model, Lossy(model)).claim([
+                claims.Claim(name, provider, {'VCPU': 1})
+                for name in 'ab' for provider in PROVIDERS[:2]])
+        return other
+
+    def test_claims_are_counted(self):
+        for adds in True, False:
+            for change in (lambda store: store.release(['a']),
+                           lambda store: store.transfer('a', 'c')):
+                with self.subTest(adds=adds):
+                    store = self.claim(adds, change)
+                    with contextlib.suppress(exception.ClaimRefused):
+                        store.claim([
+                            claims.Claim('d', PROVIDERS[0], {'VCPU': 1})])
+
+                    held = store.claims_of('abcd')
+                    taken = collections.Counter(
+                        claim.provider for each in held.values()
+                        for claim in each)
+                    self.assertEqual(dict.fromkeys(PROVIDERS[:2], 2), taken)
+                    self.assertEqual(
+                        {name: {'VCPU': 2} for name in PROVIDERS[:2]},
+                        {each.provider: dict(each.used) for each
+                         in store.usages(providers=PROVIDERS[:2]).usages})
