@@ -105,12 +105,22 @@ class GroupCommit(Generic[_Item]):
             else:
                 turn.woken.acquire()
                 self._waiting.append(turn)
-        while not turn.woken.acquire(
-                timeout=self._turn_s if turn_s is None else turn_s):
-            # A work that waits for its context will have this item, too.
-            if self._begun:
-                self._withdraw(turn)
-                break
+        try:
+            while not turn.woken.acquire(
+                    timeout=self._turn_s if turn_s is None else turn_s):
+                # A work that waits for its context will have this item, too.
+                if self._begun:
+                    self._withdraw(turn)
+                    break
+        except BaseException:
+            # The thread was interrupted, and must not be chosen to work.
+            with self._lock:
+                is_chosen = turn.works
+                if turn in self._waiting:
+                    self._waiting.remove(turn)
+            if is_chosen:
+                self._leave()
+            raise
         if turn.works:
             if self._shared:
                 # Yield, so that items of other runnable threads join the

@@ -68,6 +68,31 @@ class TestTogether(base.TestCase):
         self.assertEqual([None] * 3, [each.exception(60) for each in asked])
         self.assertEqual([[1, 2, 3], 'left'], self.batches)
 
+    def test_interrupted_thread_is_not_chosen_to_work(self):
+        class InterruptedLock:
+            """A lock whose second wait is interrupted."""
+
+            def __init__(self):
+                self.lock, self.waits = threading.Lock(), 0
+
+            def acquire(self, timeout=-1):
+                self.waits += 1
+                if self.waits == 2:
+                    raise KeyboardInterrupt
+                return self.lock.acquire(timeout=timeout)
+
+        self.jointly = batching.GroupCommit(self.work)
+        asked = self.pool.submit(self.jointly.do, 1)
+        self.assertTrue(self.begun.wait(600))
+        self.jointly._make_lock = InterruptedLock
+        self.assertRaises(KeyboardInterrupt, self.jointly.do, 2)
+        self.jointly._make_lock = threading.Lock
+        self.go_on.set()
+        self.assertIsNone(asked.exception(60))
+        self.jointly.do(3)
+
+        self.assertEqual([[1], [3]], self.batches)
+
     def test_failed_item_fails_alone(self):
         def work(items):
             self.work(items)
