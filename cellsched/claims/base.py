@@ -350,7 +350,7 @@ class ClaimStoreParts(Protocol):
 
     @property
     def locks(self) -> ContentionLock:
-        """Locks of contended providers between processes."""
+        """The lock of contended providers between processes."""
 
 
 class _Store(abc.ABC):

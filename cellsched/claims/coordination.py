@@ -37,8 +37,9 @@ WAIT_S, _WRITES, _WAIT_MOST_S = 1.0, 30, 15.0
 #: Weight of the last write in the mean of their durations.
 _NEWEST = 0.2
 
-#: If it takes more seconds to acquire, it was held, most likely.
-_WAITED_S = 0.01
+#: If it takes more seconds to acquire, it was held, most likely. A thread, and
+#: the way to the database, take a part of it.
+_WAITED_S = 0.1
 
 #: Seconds after which it is released although its write has not ended.
 _HELD_S = 60.0
@@ -70,10 +71,12 @@ def lock_of(
     url = conf.coordination.connection
     if url is None:
         url = conf.api_database.connection
-    if not url or url == 'sqlite://':
+    if not url:
         return None
     database = databases.get(
         url, 'coordination', session.engine_options(conf, 'api_database'))
+    if not database.has_locks:
+        return None
     return functools.partial(database.lock, _NAME)
 
 
@@ -95,10 +98,10 @@ class _Use:
 class ContentionLock:
     """The lock of contended providers.
 
-    A provider without a recent conflict needs no lock, so that claims on
-    different hosts cost nothing more. The lock is waited for no longer than
-    ``WAIT_S``; then the caller goes on without it, and so does every later
-    one until the lock is free.
+    Without a recent conflict no lock is needed, so that claims on different
+    hosts cost nothing more. The lock is waited for from one second to fifteen,
+    as long as thirty writes take; then the caller goes on without it, and so
+    does every later one until the lock is free.
 
     :param acquire: see :data:`Acquire`; None for no lock, so that only
         conflicts are remembered
@@ -191,7 +194,13 @@ class ContentionLock:
                 if earlier is None:
                     self._use = use
             if earlier is None:
-                self._start(functools.partial(self._hold, use))
+                try:
+                    self._start(functools.partial(self._hold, use))
+                except RuntimeError as exc:
+                    # The process has too many threads.
+                    self._fail(exc)
+                    self._end(use)
+                    return None
                 use.answered.wait(until - self._clock.monotonic())
                 return use
             wait_until = until
@@ -215,12 +224,20 @@ class ContentionLock:
                     self._conditions.end(_FAILING)
                     use.done.wait(_HELD_S)
                     break
-        except exception.CellschedException as exc:
-            with self._lock:
-                self._paused_until = self._clock.monotonic() + _PAUSE_S
-            self._conditions.occur(_FAILING, exc)
+        except Exception as exc:
+            # A file system fails in other ways than a database.
+            self._fail(exc)
         finally:
-            with self._lock:
-                self._use = None
-            use.answered.set()
-            use.ended.set()
+            self._end(use)
+
+    def _fail(self, error: Exception) -> None:
+        """Do without the lock for some time."""
+        with self._lock:
+            self._paused_until = self._clock.monotonic() + _PAUSE_S
+        self._conditions.occur(_FAILING, error)
+
+    def _end(self, use: _Use) -> None:
+        with self._lock:
+            self._use = None
+        use.answered.set()
+        use.ended.set()

@@ -62,10 +62,9 @@ COORDINATION_OPTS = [
     cfg.StrOpt('connection', secret=True, help="""
 SQLAlchemy URL of the database with the lock between processes.
 
-Processes whose claims on the same host disturb each other in etcd, Cassandra
-or Placement wait for each other before they write. This saves work only:
-without an answer of the database, or after a second, they write without the
-lock.
+Processes whose claims disturb each other in etcd, Cassandra or Placement wait
+for each other before they write. This saves work only: without an answer of
+the database, or after one to fifteen seconds, they write without the lock.
 
 By default it is the database of ``[api_database] connection``. An empty value
 turns the lock off.

@@ -276,12 +276,19 @@ class Database:
         """
         return _Use(self, writes=False)
 
+    @property
+    def has_locks(self) -> bool:
+        """False for SQLite in memory, or with a file named by a URI."""
+        url = sa.make_url(self.url)
+        return url.get_backend_name() != 'sqlite' or bool(
+            url.database and not url.database.startswith((':', 'file:')))
+
     @contextlib.contextmanager
     def lock(self, name: str, wait_s: float) -> Iterator[None]:
         """Hold a lock, which other processes of the database can await.
 
         Nodes of a Galera cluster do not share it. For SQLite it is a file
-        beside the database.
+        beside the database; see :attr:`has_locks`.
 
         :param name: at most 20 characters
         :raises cellsched.exception.DatabaseBusy: it was not free in time

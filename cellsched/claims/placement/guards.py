@@ -88,7 +88,7 @@ class Guards:
 
     :param count: number of guards
     :param wait_s: seconds to wait for a free guard
-    :param locks: locks of contended providers; with these, each process uses
+    :param locks: the lock of contended providers; with it, each process uses
         guards of its own
     """
 

@@ -104,7 +104,7 @@ class TestContentionLock(base.TestCase):
         locks = self.make()
         self.patch(coordination, 'CONTENDED_S', 50.0)
         self.assertTrue(lock.acquire(blocking=False))
-        threading.Timer(0.05, lock.release).start()
+        threading.Timer(0.2, lock.release).start()
         with locks.held(['p']):
             pass
 
@@ -171,20 +171,41 @@ class TestContentionLock(base.TestCase):
 
     def test_failed_database_is_not_awaited(self):
         self.patch(coordination, 'WAIT_S', 60.0)
-        database = session.Databases(clock.Clock()).get(
-            'postgresql+psycopg://h:secret@127.0.0.1:1/x', 'coordination')
-        self.shared = functools.partial(database.lock, 'claims')
+        for url, expected in (
+                ('postgresql+psycopg://h:secret@127.0.0.1:1/x', '127.0.0.1'),
+                ('sqlite:////proc/nothing/x', '/proc/nothing')):
+            database = session.Databases(clock.Clock()).get(
+                url, 'coordination')
+            self.shared = functools.partial(database.lock, 'claims')
+            with self.subTest(url), self.assertLogs(
+                    coordination.LOG.logger, logging.WARNING) as logged:
+                locks, written = self.make(), []
+                for number in range(3):
+                    with locks.held(['p']):
+                        written.append(number)
+
+                self.assertEqual([0, 1, 2], written)
+                [line] = logged.output
+                self.assertIn(expected, line)
+                self.assertNotIn('secret', line)
+
+    def test_writer_goes_on_without_a_thread_for_the_lock(self):
+        def start(function):
+            raise RuntimeError("can't start new thread")
+
+        locks = coordination.ContentionLock(
+            clock.Clock(), self.shared, start)
+        locks.note_conflict(['p'])
+        written = []
         with self.assertLogs(
                 coordination.LOG.logger, logging.WARNING) as logged:
-            locks, written = self.make(), []
-            for number in range(3):
+            for number in range(2):
                 with locks.held(['p']):
                     written.append(number)
 
-        self.assertEqual([0, 1, 2], written)
-        [line] = logged.output
-        self.assertIn('127.0.0.1', line)
-        self.assertNotIn('secret', line)
+        self.assertEqual([0, 1], written)
+        self.assertFalse(locks.is_used)
+        self.assertEqual(1, len(logged.output))
 
     def test_error_of_the_writer_releases_the_lock(self):
         self.patch(coordination, 'WAIT_S', 60.0)
@@ -214,7 +235,10 @@ class TestConfiguredLock(base.TestCase):
 
     def test_memory_and_an_empty_url_have_no_lock(self):
         for api, connection in (
-                ('sqlite://', None), ('', None), ('mysql+pymysql://h/d', '')):
+                ('sqlite://', None), ('sqlite:///:memory:', None),
+                ('sqlite+pysqlite://', None), ('sqlite:///', None),
+                ('sqlite:///file:x.db?uri=true', None), ('', None),
+                ('mysql+pymysql://h/d', '')):
             self.assertIsNone(self.url(api, connection))
 
     def test_option_takes_precedence(self):
