@@ -52,6 +52,7 @@ Possible values:
 * ``consumer_list``: all consumers are listed without a query for each host
 * ``query``: the store finds hosts with capacity, as ``provider_scheduler``
   needs
+* ``any_of``: the first host with room is claimed in one round trip
 """),
 ]
 

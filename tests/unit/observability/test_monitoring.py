@@ -182,7 +182,7 @@ class TestMonitor(base.TestCase):
             self.ask(self.monitor(), '/'))
 
 
-class TestMonitoringServer(base.TestCase):
+class TestServer(base.TestCase):
 
     def setUp(self):
         super().setUp()
