@@ -109,7 +109,7 @@ class TestTransfer(TestCase):
         # The move may still succeed.
         compute.moving_agent(agent.parts).revert_failed()
         self.assertEqual([], self.running_now(uuid))
-        for server in agent._servers:
+        for server in agent.servers:
             server.stop()
             server.wait()
         self.strand()
