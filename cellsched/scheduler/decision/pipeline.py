@@ -9,7 +9,6 @@ capacity in the table, call :meth:`Pipeline.recheck` and
 :meth:`Pipeline.reweigh`, and select the next host.
 """
 
-import collections
 from collections.abc import Callable
 from collections.abc import Hashable
 from collections.abc import Iterable
@@ -42,11 +41,17 @@ from cellsched.weighers.base import Weigher
 
 #: Plug-ins.
 Plugin = base.Filter | Weigher
-_Kind = TypeVar('_Kind', bound=Plugin)
+_Kind = TypeVar('_Kind', base.Filter, Weigher)
 _Answer = TypeVar('_Answer')
 
 #: Scores, with what is known of them if they are kept.
 Scores = tuple[view.Column, kept.KeptScores | None]
+
+#: Default methods, which return True and need not be called.
+_DEFAULTS = (base.Filter.applies, Weigher.applies)
+
+#: Default methods, which need no locations.
+_LOCATED_NONE = (base.Filter.located, Weigher.located)
 
 
 class PluginCalls:
@@ -57,59 +62,53 @@ class PluginCalls:
     """
 
     def __init__(self, now: Callable[[], float] | None = None) -> None:
-        self._now = now or (lambda: 0.0)
-        self.seconds = collections.defaultdict[Plugin, float](float)
+        self._now = now
+        self.seconds: dict[Plugin, float] = {}
 
     def ask(
         self, plugin: Plugin, question: Callable[..., _Answer],
         *arguments: Any,
     ) -> _Answer:
-        """Call a plug-in and return its result; see :meth:`ask_each`."""
-        return self.ask_each([plugin], [question], *arguments)[0]
+        """Call a plug-in and return its result.
 
-    def ask_each(
-        self, plugins: Iterable[Plugin],
-        questions: Iterable[Callable[..., _Answer]], *arguments: Any,
-    ) -> list[_Answer]:
-        """Call plug-ins with the same arguments; return their results.
-
-        :param questions: a method of each plug-in
-        :raises cellsched.exception.Invalid: a plug-in refused the input
-        :raises cellsched.exception.PluginFailed: a plug-in failed otherwise;
+        :raises cellsched.exception.Invalid: the plug-in refused the input
+        :raises cellsched.exception.PluginFailed: the plug-in failed otherwise;
             its exception, even ``SystemExit``, is the cause
         """
-        now, seconds, answers = self._now, self.seconds, []
-        began = now()
-        for plugin, question in zip(plugins, questions):
-            try:
-                answers.append(question(*arguments))
-            except (*exception.STOPS, exception.Invalid,
-                    exception.PluginFailed):
-                raise
-            except BaseException as exc:
-                raise _failure(plugin) from exc
-            finally:
-                ended = now()
-                seconds[plugin] += ended - began
-                began = ended
-        return answers
+        now = self._now
+        began = 0.0 if now is None else now()
+        try:
+            return question(*arguments)
+        except (*exception.STOPS, exception.Invalid, exception.PluginFailed):
+            raise
+        except BaseException as exc:
+            raise _failure(plugin) from exc
+        finally:
+            if now is not None:
+                self.seconds[plugin] = (
+                    self.seconds.get(plugin, 0.0) + now() - began)
 
     def applying(
-        self, plugins: Sequence[_Kind], request: objects.RequestSpec
+        self, plugins: Iterable[_Kind], request: objects.RequestSpec
     ) -> list[_Kind]:
-        """Return the plug-ins that apply to a request."""
-        answers = self.ask_each(
-            plugins, [each.applies for each in plugins], request)
-        return [each for each, applies in zip(plugins, answers) if applies]
+        """Return the plug-ins that apply to a request.
+
+        A plug-in with the default method applies and is not called.
+        """
+        return [each for each in plugins if type(each).applies in _DEFAULTS
+                or self.ask(each, each.applies, request)]
 
     def located(
-        self, plugins: Sequence[Plugin], request: objects.RequestSpec
+        self, plugins: Iterable[Plugin], request: objects.RequestSpec
     ) -> set[str]:
         """Return the instances whose hosts the plug-ins need."""
         instances: set[str] = set()
-        for each in self.applying(plugins, request):
-            named = self.ask(each, each.located, request)
-            self.ask(each, instances.update, named)
+        for each in plugins:
+            if type(each).located in _LOCATED_NONE:
+                continue
+            if self.ask(each, each.applies, request):
+                named = self.ask(each, each.located, request)
+                self.ask(each, instances.update, named)
         return instances
 
     def mask(
@@ -185,36 +184,38 @@ class PluginCalls:
         :param weighed: weighers with their multipliers and scores
         :param mask: mask of the hosts that count; None for all
         """
-        weighed = list(weighed)
-        return self.ask_each([weigher for weigher, _, _ in weighed], [
-            functools.partial(
-                WeightPart, weigher, scores, multiplier, mask,
-                None if known is None else known.extrema(mask))
-            for weigher, multiplier, (scores, known) in weighed])
+        return [self.ask(
+            weigher, WeightPart, weigher, scores, multiplier, mask,
+            None if known is None else known.extrema(mask))
+            for weigher, multiplier, (scores, known) in weighed]
 
     def multipliers(
-        self, weighers: Sequence[Weigher], hosts: view.Hosts
+        self, weighers: Iterable[Weigher], hosts: view.Hosts
     ) -> dict[Weigher, float | view.Column]:
-        """Return the weighers with a multiplier other than zero.
-
-        A multiplier is one number for all hosts or one for each host.
-        """
+        """Return the weighers with a multiplier other than zero."""
         found = {}
-        for weigher, answer in zip(weighers, self.ask_each(
-                weighers, [each.multiplier for each in weighers], hosts)):
-            if type(answer) is float or isinstance(answer, numbers.Real):
-                counts, finite = bool(answer), math.isfinite(answer)
-            elif _is_column(answer, 'iuf', len(hosts)):
-                counts, finite = True, bool(np.isfinite(answer).all())
-            else:
-                raise _wrong(
-                    weigher, 'its multiplier is neither a number nor an array '
-                             f'of {len(hosts)} numbers')
-            if not finite:
-                raise _wrong(weigher, 'its multiplier is not finite')
-            if counts:
-                found[weigher] = answer
+        for weigher in weighers:
+            multiplier = self.multiplier(weigher, hosts)
+            if isinstance(multiplier, np.ndarray) or multiplier:
+                found[weigher] = multiplier
         return found
+
+    def multiplier(
+        self, weigher: Weigher, hosts: view.Hosts
+    ) -> float | view.Column:
+        """Return a weigher's multiplier, one for all hosts or one per host."""
+        answer = self.ask(weigher, weigher.multiplier, hosts)
+        if type(answer) is float or isinstance(answer, numbers.Real):
+            finite = math.isfinite(answer)
+        elif _is_column(answer, 'iuf', len(hosts)):
+            finite = bool(np.isfinite(answer).all())
+        else:
+            raise _wrong(
+                weigher, 'its multiplier is neither a number nor an array of '
+                         f'{len(hosts)} numbers')
+        if not finite:
+            raise _wrong(weigher, 'its multiplier is not finite')
+        return answer
 
 
 def kind_of(plugin: Plugin) -> str:

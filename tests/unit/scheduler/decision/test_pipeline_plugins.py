@@ -161,12 +161,11 @@ class TestScores(base.TestCase):
 class TestMultiplier(base.TestCase):
 
     def ask(self, times):
-        weigher = toys.Weigher([], times)
-        return pipeline.PluginCalls().multipliers(
-            [weigher], builders.hosts(2))[weigher]
+        return pipeline.PluginCalls().multiplier(
+            toys.Weigher([], times), builders.hosts(2))
 
     def test_number_is_for_all_and_column_for_each(self):
-        for times in (1, -1.5, np.float64(3), np.int64(2)):
+        for times in (1, -1.5, 0, np.float64(3), np.int64(2)):
             self.assertEqual(times, self.ask(times))
         self.assertEqual([1, 2], self.ask(np.array([1, 2])).tolist())
 
