@@ -263,10 +263,12 @@ def request_of(said, uuids, before):
         wishes['group'] = {
             'uuid': str(samples.uuid.UUID(int=9)), 'policy': None,
             'members': before, 'rules': {'spread': 'az'}}
-    elif said['policy']:
+    elif said['policy'] and not said['forced']:
+        # The claim enforces the policy on forced hosts, and a plan does not.
         wishes['group'] = {
-            'uuid': str(samples.uuid.UUID(int=len(said['policy']))),
-            'policy': said['policy'], 'members': before[-2:]}
+            # Its own group: the store knows no member that it does not name.
+            'uuid': uuids[0], 'policy': said['policy'],
+            'members': before[-2:]}
     if said['hint'] and before:
         wishes['hints'] = {said['hint']: before[:2]}
     if said['wanted']:
