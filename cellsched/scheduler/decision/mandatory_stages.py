@@ -218,7 +218,9 @@ def destination_stages(silence_s: float) -> list[base.Filter]:
 def _destination(request: objects.RequestSpec, *names: str) -> list[Any]:
     """Return fields of the requested destination, or None for each."""
     target = request.get('requested_destination')
-    return [None if target is None else target.get(name) for name in names]
+    if target is None:
+        return [None] * len(names)
+    return [target.get(name) for name in names]
 
 
 def _named(hosts: view.Hosts, names: Iterable[str]) -> view.Mask:
