@@ -7,6 +7,7 @@ from cellsched.filters import base
 from cellsched.hosts import metadata
 from cellsched.hosts import view
 from cellsched import objects
+from cellsched.objects import keys
 
 
 class AggregateImagePropertiesIsolation(base.Filter):
@@ -14,10 +15,11 @@ class AggregateImagePropertiesIsolation(base.Filter):
 
     The filter compares the metadata of the host's aggregates with the image
     properties of the same names. The property must be one of the
-    comma-separated values that the aggregates have for the key. Properties
-    that are not set, false or zero are ignored. ``[filter_scheduler]
-    aggregate_image_properties_isolation_namespace`` restricts the filter to
-    keys that begin with this namespace, followed by
+    comma-separated values that the aggregates have for the key. A property
+    with several spellings is compared in the usual one: ``amd64`` is
+    ``x86_64``. Properties that are not set, false or zero are ignored.
+    ``[filter_scheduler] aggregate_image_properties_isolation_namespace``
+    restricts the filter to keys that begin with this namespace, followed by
     ``aggregate_image_properties_isolation_separator``.
     """
 
@@ -60,11 +62,11 @@ Related options:
             prefix = (
                 self.options.aggregate_image_properties_isolation_namespace
                 + self.options.aggregate_image_properties_isolation_separator)
-        keys = metadata.keys(hosts)
+        known = metadata.keys(hosts)
         return metadata.agree(hosts, [
-            (key, _verdict(str(value)))
+            (key, _verdict(keys.spelled(key, str(value))))
             for key, value in request.image.properties.items()
-            if key in keys and key.startswith(prefix) and value])
+            if key in known and key.startswith(prefix) and value])
 
 
 def _verdict(text: str) -> metadata.Verdict:

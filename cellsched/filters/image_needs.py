@@ -22,12 +22,12 @@ _COMPARES = {'<': operator.lt, '<=': operator.le, '==': operator.eq,
 def kind(name: str, value: Any) -> str:
     """Return the value of a property in the spelling of hosts."""
     _check(name, value)
-    return _spelled(name, value)
+    return keys.spelled(name, value)
 
 
 def supported(values: Iterable[str]) -> frozenset[str]:
     """Return the supported values, from one of a host's tuples."""
-    return frozenset(map(_spelled, _KINDS, values))
+    return frozenset(map(keys.spelled, _KINDS, values))
 
 
 def versions(text: Any) -> Callable[[int], bool]:
@@ -51,10 +51,6 @@ def _version(number: int) -> packaging.Version:
         number, part = divmod(number, 1000)
         text = f'{part}.{text}'
     return packaging.Version(text.rstrip('.'))
-
-
-def _spelled(name: str, value: str) -> str:
-    return keys.SPELLINGS[name].get(value.lower(), value.lower())
 
 
 def _check(name: str, value: Any) -> None:

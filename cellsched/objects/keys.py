@@ -143,7 +143,7 @@ VM_MODES = ['hvm', 'xen', 'uml', 'exe']
 _OF_ARCHITECTURES = {'amd64': 'x86_64', **dict.fromkeys(
     ('i386', 'i486', 'i586', 'x86_32', 'x86_32p'), 'i686')}
 
-#: Other spellings of the values of image properties.
+#: Other spellings of the values of image properties; their case is free.
 SPELLINGS: Mapping[str, Mapping[str, str]] = {
     'hw_architecture': _OF_ARCHITECTURES,
     'hw_emulation_architecture': _OF_ARCHITECTURES,
@@ -154,7 +154,17 @@ SPELLINGS: Mapping[str, Mapping[str, str]] = {
         'virtualpcnet32': 'pcnet', 'virtualsriovethernetcard': 'sriov',
         'virtualvmxnet': 'vmxnet', 'virtualvmxnet3': 'vmxnet3'},
     'hw_scsi_model': {'lsilogicsas': 'lsisas1068', 'paravirtual': 'vmpvscsi'},
+    'os_type': {},
 }
+
+
+def spelled(name: str, value: str) -> str:
+    """Return the value of an image property in its usual spelling."""
+    if name not in SPELLINGS:
+        return value
+    value = value.lower()
+    return SPELLINGS[name].get(value, value)
+
 
 #: Image properties by their former names.
 FORMER_PROPERTIES = {
@@ -408,7 +418,7 @@ _PROPERTIES: dict[str, Kind] = {
     'os_secure_boot': _choice('required', 'disabled', 'optional'),
     'os_skip_agent_inject_files_at_boot': BOOLEAN,
     'os_skip_agent_inject_ssh': BOOLEAN,
-    'os_type': _choice('linux', 'windows', former={}),
+    'os_type': _choice('linux', 'windows', former=SPELLINGS['os_type']),
     'trait:{name}': _TRAIT,
     'traits_required': _list_of('a list of names of traits', lambda value: (
         isinstance(value, str))),

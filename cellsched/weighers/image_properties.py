@@ -6,6 +6,7 @@ from oslo_config import cfg
 from cellsched.conf import metrics
 from cellsched.hosts import view
 from cellsched import objects
+from cellsched.objects import keys
 from cellsched.weighers import base
 
 #: Maximum compared length of a value; cells store no more.
@@ -54,8 +55,10 @@ Related options:
     ) -> view.Column:
         setting = dict(self.options.image_props_weight_setting)
         other = 0.0 if setting else 1.0
-        ratios = {(name, str(value)[:_LENGTH_MAX]): setting.get(name, other)
-                  for name, value in request.image_properties().items()}
+        ratios = {
+            (name, keys.spelled(name, str(value)[:_LENGTH_MAX])):
+                setting.get(name, other)
+            for name, value in request.image_properties().items()}
         return hosts.each('image_props', lambda servers: sum(
-            ratios.get((name, value), 0.0) * count
+            ratios.get((name, keys.spelled(name, value)), 0.0) * count
             for name, value, count in servers), 'float64')

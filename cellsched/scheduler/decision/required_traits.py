@@ -233,9 +233,7 @@ def _spelled(name: str, value: Any) -> str:
     """Return a property's value in the spelling of trait names."""
     if not isinstance(value, str):
         raise refuse(f'image.properties.{name}', 'a string')
-    value = value.lower()
-    spellings = keys.SPELLINGS.get(name, {})
-    return spellings.get(value, value).replace('-', '_').upper()
+    return keys.spelled(name, value).replace('-', '_').upper()
 
 
 _Value = TypeVar('_Value')

@@ -87,6 +87,14 @@ class TestImagePropertiesWeigher(weighers.WeigherSuite, base.TestCase):
         self.assertScores([2, 0], hosts, builders.request(
             image={'os_distro': long + 'y'}))
 
+    def test_spellings_of_a_value_are_equal(self):
+        hosts = builders.hosts(image_props=[
+            servers(hw_architecture={'amd64': 2, 'x86_64': 1, 'i686': 4}),
+            servers(os_distro={'Debian': 1})])
+
+        self.assertScores([3, 0], hosts, builders.request(
+            image={'hw_architecture': 'AMD64', 'os_distro': 'debian'}))
+
     @hypothesis.given(
         hosts=strategies.hosts(image_props=SERVERS), setting=SETTINGS,
         image=st.dictionaries(st.sampled_from([*NAMES, 'os_type']),
