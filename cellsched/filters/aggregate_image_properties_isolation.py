@@ -15,9 +15,9 @@ class AggregateImagePropertiesIsolation(base.Filter):
 
     The filter compares the metadata of the host's aggregates with the image
     properties of the same names. The property must be one of the
-    comma-separated values that the aggregates have for the key. A property
-    with several spellings is compared in the usual one: ``amd64`` is
-    ``x86_64``. Properties that are not set, false or zero are ignored.
+    comma-separated values that the aggregates have for the key, as it is
+    written or as Nova writes it: ``amd64`` is ``x86_64`` too, and ``yes`` is
+    ``True``. Properties that are not set, false or zero are ignored.
     ``[filter_scheduler] aggregate_image_properties_isolation_namespace``
     restricts the filter to keys that begin with this namespace, followed by
     ``aggregate_image_properties_isolation_separator``.
@@ -64,10 +64,11 @@ Related options:
                 + self.options.aggregate_image_properties_isolation_separator)
         known = metadata.keys(hosts)
         return metadata.agree(hosts, [
-            (key, _verdict(keys.spelled(key, str(value))))
+            (key, _verdict({str(value), str(canonical)}))
             for key, value in request.image.properties.items()
-            if key in known and key.startswith(prefix) and value])
+            if key in known and key.startswith(prefix)
+            and (canonical := keys.PROPERTIES.canonical(key, value))])
 
 
-def _verdict(text: str) -> metadata.Verdict:
-    return lambda values: not values or text in values
+def _verdict(texts: set[str]) -> metadata.Verdict:
+    return lambda values: not values or not texts.isdisjoint(values)

@@ -22,12 +22,12 @@ _COMPARES = {'<': operator.lt, '<=': operator.le, '==': operator.eq,
 def kind(name: str, value: Any) -> str:
     """Return the value of a property in the spelling of hosts."""
     _check(name, value)
-    return keys.spelled(name, value)
+    return str(keys.PROPERTIES.canonical(name, value))
 
 
 def supported(values: Iterable[str]) -> frozenset[str]:
     """Return the supported values, from one of a host's tuples."""
-    return frozenset(map(keys.spelled, _KINDS, values))
+    return frozenset(map(keys.PROPERTIES.canonical, _KINDS, values))
 
 
 def versions(text: Any) -> Callable[[int], bool]:

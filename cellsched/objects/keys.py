@@ -40,16 +40,23 @@ BITS_MAX = 1024
 _SHOWN_MAX = 80
 
 
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
 class Kind(NamedTuple):
     """The values that a key may have.
 
     :param expected: the values in words
     :param understands: predicate of the part ``{name}`` of the key, which is
         empty if the key has none, and of the value
+    :param read: returns an understood value in the type and the spelling in
+        which Nova's objects have it
     """
 
     expected: str
     understands: Callable[[str, Any], bool]
+    read: Callable[[Any], Any] = _as_it_is
 
 
 def _any(name: str, value: Any) -> bool:
@@ -60,8 +67,11 @@ def _any(name: str, value: Any) -> bool:
 ANY = Kind('any value', _any)
 
 
-def _of_value(expected: str, test: Callable[[Any], bool]) -> Kind:
-    return Kind(expected, lambda name, value: test(value))
+def _of_value(
+    expected: str, test: Callable[[Any], bool],
+    read: Callable[[Any], Any] = _as_it_is,
+) -> Kind:
+    return Kind(expected, lambda name, value: test(value), read)
 
 
 def _is_boolean(value: Any) -> bool:
@@ -72,7 +82,7 @@ def _is_boolean(value: Any) -> bool:
     return True
 
 
-BOOLEAN = _of_value('true or false', _is_boolean)
+BOOLEAN = _of_value('true or false', _is_boolean, strutils.bool_from_string)
 
 
 def _number(least: int, most: int | None = None) -> Kind:
@@ -84,7 +94,7 @@ def _number(least: int, most: int | None = None) -> Kind:
             most is None or value <= most)
     return _of_value(
         f'a whole number of at least {least}' if most is None else
-        f'a whole number from {least} to {most}', test)
+        f'a whole number from {least} to {most}', test, int)
 
 
 def _decimal(least: float | None = None) -> Kind:
@@ -106,12 +116,14 @@ def _choice(
 
     :param former: other spellings; with them, upper case is accepted too
     """
+    def read(value: str) -> str:
+        if former is None:
+            return value
+        return former.get(value.lower(), value.lower())
+
     def test(value: Any) -> bool:
-        if former is not None and isinstance(value, str):
-            value = value.lower()
-        return isinstance(value, str) and (
-            value in names or value in (former or ()))
-    return _of_value(f'one of {", ".join(names)}', test)
+        return isinstance(value, str) and read(value) in names
+    return _of_value(f'one of {", ".join(names)}', test, read)
 
 
 def _text(expected: str, pattern: str) -> Kind:
@@ -142,29 +154,6 @@ VM_MODES = ['hvm', 'xen', 'uml', 'exe']
 
 _OF_ARCHITECTURES = {'amd64': 'x86_64', **dict.fromkeys(
     ('i386', 'i486', 'i586', 'x86_32', 'x86_32p'), 'i686')}
-
-#: Other spellings of the values of image properties; their case is free.
-SPELLINGS: Mapping[str, Mapping[str, str]] = {
-    'hw_architecture': _OF_ARCHITECTURES,
-    'hw_emulation_architecture': _OF_ARCHITECTURES,
-    'img_hv_type': {'xapi': 'xen'},
-    'hw_vm_mode': {'pv': 'xen', 'hv': 'hvm', 'baremetal': 'hvm'},
-    'hw_vif_model': {
-        'virtuale1000': 'e1000', 'virtuale1000e': 'e1000e',
-        'virtualpcnet32': 'pcnet', 'virtualsriovethernetcard': 'sriov',
-        'virtualvmxnet': 'vmxnet', 'virtualvmxnet3': 'vmxnet3'},
-    'hw_scsi_model': {'lsilogicsas': 'lsisas1068', 'paravirtual': 'vmpvscsi'},
-    'os_type': {},
-}
-
-
-def spelled(name: str, value: str) -> str:
-    """Return the value of an image property in its usual spelling."""
-    if name not in SPELLINGS:
-        return value
-    value = value.lower()
-    return SPELLINGS[name].get(value, value)
-
 
 #: Image properties by their former names.
 FORMER_PROPERTIES = {
@@ -378,7 +367,8 @@ _PROPERTIES: dict[str, Kind] = {
     'hw_rng_model': _choice('virtio'),
     'hw_scsi_model': _choice(
         'buslogic', 'ibmvscsi', 'lsilogic', 'lsisas1068', 'lsisas1078',
-        'virtio-scsi', 'vmpvscsi', former=SPELLINGS['hw_scsi_model']),
+        'virtio-scsi', 'vmpvscsi', former={
+            'lsilogicsas': 'lsisas1068', 'paravirtual': 'vmpvscsi'}),
     'hw_time_hpet': BOOLEAN,
     'hw_video_model': _choice('cirrus', 'qxl', 'vga', 'vmvga', 'xen',
                               'virtio', 'gop', 'none', 'bochs'),
@@ -386,8 +376,12 @@ _PROPERTIES: dict[str, Kind] = {
     'hw_vif_model': _choice(
         'virtio', 'ne2k_pci', 'pcnet', 'rtl8139', 'e1000', 'e1000e',
         'netfront', 'spapr-vlan', 'lan9118', 'sriov', 'vmxnet', 'vmxnet3',
-        'igb', former=SPELLINGS['hw_vif_model']),
-    'hw_vm_mode': _choice(*VM_MODES, former=SPELLINGS['hw_vm_mode']),
+        'igb', former={
+            'virtuale1000': 'e1000', 'virtuale1000e': 'e1000e',
+            'virtualpcnet32': 'pcnet', 'virtualsriovethernetcard': 'sriov',
+            'virtualvmxnet': 'vmxnet', 'virtualvmxnet3': 'vmxnet3'}),
+    'hw_vm_mode': _choice(*VM_MODES, former={
+        'pv': 'xen', 'hv': 'hvm', 'baremetal': 'hvm'}),
     'img_bdm_v2': BOOLEAN,
     'img_bittorrent': BOOLEAN,
     'img_block_device_mapping': ANY,
@@ -397,7 +391,7 @@ _PROPERTIES: dict[str, Kind] = {
     'img_hide_hypervisor_id': BOOLEAN,
     'img_hv_requested_version': _of_value(
         'versions such as >=6.0,<8', _is_version_predicate),
-    'img_hv_type': _choice(*HYPERVISORS, former=SPELLINGS['img_hv_type']),
+    'img_hv_type': _choice(*HYPERVISORS, former={'xapi': 'xen'}),
     'img_linked_clone': BOOLEAN,
     'img_mappings': ANY,
     'img_owner_id': ANY,
@@ -418,7 +412,7 @@ _PROPERTIES: dict[str, Kind] = {
     'os_secure_boot': _choice('required', 'disabled', 'optional'),
     'os_skip_agent_inject_files_at_boot': BOOLEAN,
     'os_skip_agent_inject_ssh': BOOLEAN,
-    'os_type': _choice('linux', 'windows', former=SPELLINGS['os_type']),
+    'os_type': _choice('linux', 'windows', former={}),
     'trait:{name}': _TRAIT,
     'traits_required': _list_of('a list of names of traits', lambda value: (
         isinstance(value, str))),
@@ -565,6 +559,16 @@ class Keys:
                     problem=f'the scope {scope} has no such key',
                     expected='a known key' + (
                         f'; did you mean {near[0]}?' if near else ''))
+
+    def canonical(self, key: str, value: Any) -> Any:
+        """Return the value of a key as Nova's objects have it.
+
+        :returns: the value as it is if it is not understood
+        """
+        found = self._find(key)
+        if found is None or not found[0].understands(found[1], value):
+            return value
+        return found[0].read(value)
 
     def _find(self, key: str) -> tuple[Kind, str] | None:
         # A longer key comes from no API, and would fill the cache.

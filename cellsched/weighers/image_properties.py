@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Prefer hosts that run servers with similar images."""
 
+from typing import Any
+
 from oslo_config import cfg
 
 from cellsched.conf import metrics
@@ -55,10 +57,13 @@ Related options:
     ) -> view.Column:
         setting = dict(self.options.image_props_weight_setting)
         other = 0.0 if setting else 1.0
-        ratios = {
-            (name, keys.spelled(name, str(value)[:_LENGTH_MAX])):
-                setting.get(name, other)
-            for name, value in request.image_properties().items()}
+        ratios = {_compared(name, value): setting.get(name, other)
+                  for name, value in request.image_properties().items()}
         return hosts.each('image_props', lambda servers: sum(
-            ratios.get((name, keys.spelled(name, value)), 0.0) * count
+            ratios.get(_compared(name, value), 0.0) * count
             for name, value, count in servers), 'float64')
+
+
+def _compared(name: str, value: Any) -> tuple[str, str]:
+    canonical = str(keys.PROPERTIES.canonical(name, value))
+    return name, canonical[:_LENGTH_MAX]

@@ -233,7 +233,8 @@ def _spelled(name: str, value: Any) -> str:
     """Return a property's value in the spelling of trait names."""
     if not isinstance(value, str):
         raise refuse(f'image.properties.{name}', 'a string')
-    return keys.spelled(name, value).replace('-', '_').upper()
+    value = keys.PROPERTIES.canonical(name, value)
+    return str(value).replace('-', '_').upper()
 
 
 _Value = TypeVar('_Value')

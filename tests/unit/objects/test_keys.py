@@ -143,6 +143,17 @@ class TestNames(base.TestCase):
             exception.InvalidField, keys.EXTRA_SPECS.check_names,
             ['licence:product', 'hw:product'], 'flavor', 'specs')
 
+    def test_canonical_value_has_the_type_and_spelling_of_nova(self):
+        for expected, key, value in (
+                (True, 'hw_boot_menu', 'yes'), (False, 'hw_boot_menu', '0'),
+                ('maybe', 'hw_boot_menu', 'maybe'),
+                (2, 'hw_cpu_sockets', '02'),
+                ('x86_64', 'hw_architecture', 'AMD64'),
+                ('xen', 'img_hv_type', 'xapi'), ('linux', 'os_type', 'Linux'),
+                ('Debian', 'os_distro', 'Debian'), ('Yes', 'unknown', 'Yes'),
+                ([{0}], 'hw_numa_cpus', [{0}])):
+            self.assertEqual(expected, keys.PROPERTIES.canonical(key, value))
+
     def test_each_known_requirement_has_a_kind_of_values(self):
         for prefix, known in (
                 (requirements.EXTRA_SPEC, keys.EXTRA_SPECS),

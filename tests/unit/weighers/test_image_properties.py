@@ -90,10 +90,11 @@ class TestImagePropertiesWeigher(weighers.WeigherSuite, base.TestCase):
     def test_spellings_of_a_value_are_equal(self):
         hosts = builders.hosts(image_props=[
             servers(hw_architecture={'amd64': 2, 'x86_64': 1, 'i686': 4}),
-            servers(os_distro={'Debian': 1})])
+            servers(os_distro={'Debian': 1}, hw_boot_menu={'yes': 5})])
 
-        self.assertScores([3, 0], hosts, builders.request(
-            image={'hw_architecture': 'AMD64', 'os_distro': 'debian'}))
+        self.assertScores([3, 5], hosts, builders.request(image={
+            'hw_architecture': 'AMD64', 'os_distro': 'debian',
+            'hw_boot_menu': 'true'}))
 
     @hypothesis.given(
         hosts=strategies.hosts(image_props=SERVERS), setting=SETTINGS,
