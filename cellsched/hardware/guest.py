@@ -380,8 +380,8 @@ def _realtime(source: _Source) -> CPUs:
     flavor, image = source.both('cpu_realtime_mask')
     mask = image or flavor
     cpus = source.masked(mask) if mask else source.all
-    emulator = _emulator_policy(source)
-    if not cpus or cpus == source.all and not emulator:
+    # The policy is checked between the two, as Nova does.
+    if not cpus or not _emulator_policy(source) and cpus == source.all:
         refuse('RealtimeMaskNotFoundOrInvalid')
     if not cpus <= source.all:
         refuse('RealtimeMaskNotFoundOrInvalid',

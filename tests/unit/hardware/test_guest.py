@@ -77,10 +77,14 @@ class TopologyTest(unittest.TestCase):
 
     def test_error_has_the_name_of_nova(self):
         for error, vcpus, specs in (
-                # The policy of the emulator is checked before the mask.
-                ('InvalidEmulatorThreadsPolicy', 1, {
+                # The policy of the emulator is checked before the mask, but
+                # not before an empty one.
+                *((error, 4, {
                     'hw:emulator_threads_policy': 'other',
-                    'hw:cpu_realtime': 'yes', 'hw:cpu_realtime_mask': '2-9'}),
+                    'hw:cpu_realtime': 'yes', 'hw:cpu_realtime_mask': mask})
+                  for error, mask in (
+                      ('InvalidEmulatorThreadsPolicy', '2-9'),
+                      ('RealtimeMaskNotFoundOrInvalid', '^0-3'))),
                 *(('InvalidNUMANodesNumber', 4, {'hw:numa_nodes': nodes})
                   for nodes in ('02', ' 2 ', '+2', '\u0662')),
                 ('ImageNUMATopologyCPUOutOfRange', 4, {
