@@ -2,7 +2,6 @@
 """Cells that do not answer."""
 
 from concurrent import futures
-import queue
 import threading
 
 from cellsched.db.api import cell_mappings
@@ -115,27 +114,26 @@ class TestHanging(loading.LoaderTestCase):
         super().setUp()
         self.go_on = threading.Event()
         self.addCleanup(self.go_on.set)
-        # It is looked that often, in true time, how much time has passed.
-        self.loader = self.world.loader(timeout_s=0.05)
         self.refresh()
 
     def hang(self):
         """Have cell1 hang at the next reading, until its time is over."""
-        submitted = self.world.threads.submitted = queue.Queue()
+        hangs = threading.Event()
         self.seen = []
 
         def behave():
-            self.question, other = [
-                submitted.get(timeout=DEADLINE_S) for _ in range(2)]
-            if futures.wait([self.question, other], DEADLINE_S,
-                            futures.FIRST_COMPLETED).done == {self.question}:
-                self.question = other
+            hangs.set()
+            self.go_on.wait(DEADLINE_S)
+
+        def when_read():
+            assert hangs.wait(DEADLINE_S)
             self.loader.follow(world.CONTEXT)
             self.seen = self.names()
             self.world.clock.advance(world.TIMEOUT_S)
-            self.go_on.wait(DEADLINE_S)
 
         self.world.targets.behaviour['cell1'] = behave
+        # The manager looks at the clock when the query of cell2 ends.
+        self.world.threads.when_read['cell2'] = when_read
 
     def test_hanging_cell_delays_no_other_cell(self):
         self.world.add_host('cell2', 'b2')
@@ -172,7 +170,7 @@ class TestHanging(loading.LoaderTestCase):
         self.assertEqual(['a1', 'b1'], self.names())
 
         self.go_on.set()
-        futures.wait([self.question], DEADLINE_S)
+        futures.wait([self.world.threads.queries['cell1']], DEADLINE_S)
 
         self.assertEqual(['a1', 'a2', 'b1'], self.names())
         del self.world.targets.behaviour['cell1']
@@ -189,6 +187,6 @@ class TestHanging(loading.LoaderTestCase):
         self.refresh()
 
         self.go_on.set()
-        futures.wait([self.question], DEADLINE_S)
+        futures.wait([self.world.threads.queries['cell1']], DEADLINE_S)
 
         self.assertEqual(['b1'], self.names())

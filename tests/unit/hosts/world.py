@@ -2,7 +2,6 @@
 """A small deployment that a host table is read from."""
 
 from concurrent import futures
-import queue
 
 import fixtures
 
@@ -48,16 +47,25 @@ class Targets(target.Targets):
 
 
 class Threads(futures.ThreadPoolExecutor):
-    """Threads; what they are given is in ``submitted`` too."""
+    """Threads that query cells, and what they do of it, by cell name."""
 
     def __init__(self, count):
         super().__init__(count)
-        self.submitted = queue.Queue()
+        #: The last query of each cell.
+        self.queries = {}
+        #: Called once, when a cell is read but its query has not ended.
+        self.when_read = {}
 
-    def submit(self, *args, **kwargs):
-        future = super().submit(*args, **kwargs)
-        self.submitted.put(future)
-        return future
+    def submit(self, function, *cells):
+        name = cells[0].name if cells else ''
+
+        def query():
+            result = function(*cells)
+            self.when_read.pop(name, lambda: None)()
+            return result
+
+        self.queries[name] = super().submit(query)
+        return self.queries[name]
 
 
 class World(fixtures.Fixture):
