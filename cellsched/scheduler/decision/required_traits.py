@@ -3,11 +3,14 @@
 
 import abc
 from collections.abc import Callable
+from collections.abc import Iterator
 from collections.abc import Mapping
+from collections.abc import Sequence
 from collections.abc import Set
 from typing import Any
 from typing import TypeVar
 
+import numpy as np
 from oslo_utils import strutils
 
 from cellsched import exception
@@ -15,6 +18,7 @@ from cellsched.filters import base
 from cellsched.hosts import view
 from cellsched import objects
 from cellsched.objects import keys
+from cellsched.objects.request_groups import is_trait
 from cellsched.objects.request_groups import standard_traits
 
 #: Prefix of the keys in flavors, images and aggregates that name traits.
@@ -90,13 +94,40 @@ class Traits(RequiredTraits):
             return hosts.each('traits', lambda has: (
                 required <= has and barred.isdisjoint(has)))
         kept = hosts.each('traits', barred.isdisjoint)
-        of_root = root(request, 'root_required')
-        for trait in sorted(required):
-            present = hosts.each('traits', lambda has: trait in has)
-            if trait not in of_root:
-                present |= _elsewhere(hosts, trait)
+        for _, present in self._present(hosts, request):
             kept &= present
         return kept
+
+    def reasons(
+        self, hosts: view.Hosts, request: objects.RequestSpec
+    ) -> Sequence[base.Reason]:
+        checks = [
+            (f'has the forbidden trait {trait}', trait,
+             hosts.each('traits', lambda has: trait in has))
+            for trait in sorted(forbidden(request))] + [
+            (f'lacks the trait {trait}', trait, ~present)
+            for trait, present in self._present(hosts, request)]
+        # Each host counts for the first of its traits.
+        found, rest = [], np.ones(len(hosts), bool)
+        for reason, trait, failed in checks:
+            if is_trait(trait) and (failed & rest).any():
+                found.append(base.Reason(reason, failed & rest))
+                rest &= ~failed
+        if rest.any():
+            found.append(base.Reason(self.reason, rest))
+        return found
+
+    def _present(
+        self, hosts: view.Hosts, request: objects.RequestSpec
+    ) -> Iterator[tuple[str, view.Mask]]:
+        """Yield each required trait, and the hosts that have it."""
+        of_root = root(request, 'root_required')
+        is_shared = bool(hosts.given_by_others(request.resources()))
+        for trait in sorted(self.required(request)):
+            present = hosts.each('traits', lambda has: trait in has)
+            if is_shared and trait not in of_root:
+                present |= _elsewhere(hosts, trait)
+            yield trait, present
 
 
 class ImageTypeSupport(RequiredTraits):

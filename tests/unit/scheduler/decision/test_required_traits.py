@@ -38,6 +38,29 @@ class TestTraits(prefiltering.PrefilterTestCase):
         self.assertEqual([1, 2, 3], self.kept_rows(SSD='forbidden'))
         self.assertEqual([1], self.kept_rows(GPU='required', SSD='forbidden'))
 
+    def test_reasons_name_missing_and_forbidden_traits(self):
+        ssd, raid = 'CUSTOM_SSD', 'CUSTOM_RAID'
+        hosts = builders.hosts(traits=[
+            frozenset({ssd, raid}), frozenset({raid}), frozenset()])
+        stage = self.stage(required_traits.Traits)
+        for specs, expected in (
+                ({ssd: 'forbidden', raid: 'required'},
+                 [('has the forbidden trait CUSTOM_SSD', [0]),
+                  ('lacks the trait CUSTOM_RAID', [2])]),
+                ({ssd: 'required', raid: 'required'},
+                 [('lacks the trait CUSTOM_RAID', [2]),
+                  ('lacks the trait CUSTOM_SSD', [1])]),
+                # A name that is no trait is not repeated.
+                ({'%(a)s\0': 'required'},
+                 [('lacks a required trait', [0, 1, 2])])):
+            request = builders.request(extra_specs={
+                f'trait:{name}': value for name, value in specs.items()})
+            rejected = hosts.at((~stage.keep(hosts, request)).nonzero()[0])
+
+            self.assertEqual(expected, [
+                (each.text, rejected.rows[each.hosts].tolist())
+                for each in stage.reasons(rejected, request)])
+
     def test_unknown_values_require_no_trait(self):
         self.assertEqual([0, 1, 2, 3], self.kept_rows(GPU='preferred', SSD=''))
 

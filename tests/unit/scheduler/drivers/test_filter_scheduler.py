@@ -68,7 +68,8 @@ class TestFilterScheduler(world.DemandCases, world.DriverTestCase):
         driver.parts.conf.set_override(
             'remote_managed_ports', ['port1'], 'fake_network')
 
-        self.assertIn('lack a required trait', self.refusal(driver, **plan))
+        self.assertIn('lack the trait COMPUTE_REMOTE_MANAGED_PORTS',
+                      self.refusal(driver, **plan))
 
     def test_alternates_are_of_the_same_cell(self):
         self.assertEqual([['big', 'small']], self.select(
