@@ -25,6 +25,7 @@ import glob
 from importlib import metadata
 import io
 import os
+import pathlib
 import sys
 from typing import Any
 
@@ -437,6 +438,10 @@ def _paths(
 
 
 def _names_in(path: str) -> Iterator[tuple[str, str]]:
+    if pathlib.Path(path).expanduser().is_fifo():
+        # oslo.config would read it again, and find nothing or wait.
+        raise _invalid(path, 'it is a pipe, which can be read only once',
+                       'a regular file')
     sections: dict[str, dict[str, list[str]]] = {}
     try:
         cfg.ConfigParser(os.path.expanduser(path), sections).parse()

@@ -6,6 +6,7 @@ import configparser
 import contextlib
 import logging
 from logging import config
+import pathlib
 
 from oslo_config import cfg
 from oslo_log import log
@@ -61,6 +62,8 @@ def parse(path: str) -> configparser.ConfigParser:
     :raises cellsched.exception.ConfigurationInvalid: the file cannot be read,
         or has another format
     """
+    if pathlib.Path(path).is_fifo():
+        raise _unusable(path, 'it is a pipe, which can be read only once')
     parser = configparser.ConfigParser()
     try:
         with open(path) as file:

@@ -166,6 +166,12 @@ class TestFiles(LoadingTestCase):
         self.assertIn(f'{path}: the file is not text in UTF-8',
                       self.refuse([], files=[str(path)]))
 
+    def test_pipe_is_refused_and_not_opened(self):
+        path = str(self.directory / 'a.conf')
+        os.mkfifo(path)
+
+        self.assertIn(f'{path}: it is a pipe', self.refuse([], files=[path]))
+
     def test_line_without_an_assignment_is_named_but_not_quoted(self):
         refusal = self.refused('[database]\n\nconnection s3cret\n')
 

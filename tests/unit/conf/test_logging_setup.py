@@ -2,6 +2,7 @@
 """Options of oslo.log that it does not check itself."""
 
 import logging
+import os
 
 from cellsched.conf import loader
 from cellsched.conf import logging_setup
@@ -29,3 +30,12 @@ class TestSetUp(base.TestCase):
 
             self.assertIn('default_log_levels', error.field)
             self.assertNotIn('\n', str(error))
+
+    def test_pipe_is_refused_and_not_opened(self):
+        path = self.temporary_directory() / 'logging.conf'
+        os.mkfifo(path)
+
+        error = self.assertRaises(
+            exception.ConfigurationInvalid, logging_setup.load, str(path))
+
+        self.assertIn(f'{path} cannot be used: it is a pipe', str(error))
