@@ -360,6 +360,7 @@ class DecisionNotFound(NotFound):
 
 class FlavorNotFound(NotFound):
     msg_fmt = 'There is no flavor %(flavor)s.'
+    safe = True
 
 
 class HostMappingNotFound(NotFound):
@@ -368,6 +369,7 @@ class HostMappingNotFound(NotFound):
 
 class InstanceGroupNotFound(NotFound):
     msg_fmt = 'There is no server group %(uuid)s.'
+    safe = True
 
 
 class InstanceMappingNotFound(NotFound):
@@ -376,6 +378,7 @@ class InstanceMappingNotFound(NotFound):
 
 class InstanceNotFound(NotFound):
     msg_fmt = 'There is no server %(uuid)s.'
+    safe = True
 
 
 class ConductorClosed(Invalid):
@@ -392,6 +395,7 @@ class NoUniqueServer(Invalid):
 
 class ProjectQuotaNotFound(NotFound):
     msg_fmt = 'There is no quota of project %(project_id)s.'
+    safe = True
 
 
 class ResourceProviderNotFound(NotFound):

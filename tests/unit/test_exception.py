@@ -174,6 +174,16 @@ class TestErrors(base.TestCase):
                 self.assertEqual('No valid host was found. All are full.',
                                  exception.user_text(form))
 
+    def test_users_are_told_which_object_does_not_exist(self):
+        for kind, field in ((exception.FlavorNotFound, 'flavor'),
+                            (exception.InstanceGroupNotFound, 'uuid'),
+                            (exception.InstanceNotFound, 'uuid'),
+                            (exception.ProjectQuotaNotFound, 'project_id')):
+            error = kind(**{field: 'mistyped'})
+
+            self.assertEqual(str(error), exception.user_text(error))
+            self.assertIn('mistyped', str(error))
+
     def test_text_of_a_remote_error_equals_the_local_text(self):
         for error in made():
             for form in forms(error):
