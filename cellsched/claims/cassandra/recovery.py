@@ -260,7 +260,11 @@ class ConsumerRecovery:
             if state.is_stable or state.blocked_by or state.record is None:
                 self._unfinished.pop(consumer, None)
             elif self._age_s(state.record) >= times * self._abandoned_s:
-                self.resolve(consumer, wait=False)
+                # A newer operation of the consumer is not ended.
+                if state.decided:
+                    self.finish(state)
+                else:
+                    self.cancel(state.record)
 
     def finish(self, state: ConsumerState) -> None:
         """Complete an operation that is decided."""
@@ -288,7 +292,8 @@ class ConsumerRecovery:
         if record.state in (records.MOVING, records.RECEIVING):
             source = record if record.state == records.MOVING else (
                 self._session.read(record.other))
-            if source is not None and source.state == records.MOVING:
+            if source is not None and source.state == records.MOVING and (
+                    source is record or source.link == record.attempt):
                 self._session.write(source, held(source))
         elif record.lead:
             lead = record if record.lead == record.consumer else (

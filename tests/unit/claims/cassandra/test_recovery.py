@@ -2,6 +2,7 @@
 """Recovery after a client dies before any request of a call."""
 
 import itertools
+import math
 import time
 
 from cellsched.claims import base as claims
@@ -256,6 +257,40 @@ class TestRemainsOfDeadClients(tests.TestCase):
             self.assertEqual(taken, {
                 usage.provider: usage.used['VCPU']
                 for usage in reader.usages().usages})
+
+    def test_end_of_abandoned_operations_keeps_newer_operations(self):
+        """They begin during the call that ends the abandoned ones."""
+        olds = [call for name, (before, call) in CALLS.items()
+                if not before or name == 'transfer']
+        transfer = olds[-1]
+        for old, new in itertools.product(olds, (olds[0], transfer)):
+            for first, last, place in itertools.product(
+                    range(3, 7), range(3, 7), range(13, 19)):
+                self.make_model(batch('a') if old is transfer else [])
+                if self.dies_in(old, first, DONE) is not None:
+                    self.check_newer(new, batch(
+                        'a') if new is transfer else [], last, place)
+
+    def check_newer(self, call, before, last, place):
+        """Begin a newer operation before a request of a later sweep."""
+        def begin():
+            store = self.make_store()
+            store.release(NAMES)
+            if before:
+                store.claim(before)
+            self.dies_in(call, last, DONE)
+            begun.append(dict(self.model.consumers))
+
+        begun, own_clock = [], clocks.FakeClock(time.time())
+        client = InterruptedClient(self.model, math.inf, begin)
+        store = base.make_store(
+            self.model, client, own_clock, abandoned_s=1.0)
+        for client.left in (math.inf, math.inf, math.inf, place):
+            store.usages()
+            own_clock.advance(1)
+
+        if begun:
+            self.assertEqual(begun[0], self.model.consumers)
 
     def test_refused_claim_leaves_no_note(self):
         self.make_model([])
