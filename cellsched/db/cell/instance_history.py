@@ -214,12 +214,10 @@ def _add_failure(
 
 
 _GIVEN_UP = (
-    sa.select(_ACTIONS.c.instance_uuid,
-              sa.func.max(_EVENTS.c.finish_time).label('at'))
+    sa.select(_ACTIONS.c.instance_uuid).distinct()
     .join(_EVENTS, _EVENTS.c.action_id == _ACTIONS.c.id)
     .where(statements.in_list(_ACTIONS.c.instance_uuid),
-           _EVENTS.c.event == BUILD_EVENT, _EVENTS.c.result == _FAILED)
-    .group_by(_ACTIONS.c.instance_uuid))
+           _EVENTS.c.event == BUILD_EVENT, _EVENTS.c.result == _FAILED))
 
 
 def give_up(
@@ -237,8 +235,8 @@ def give_up(
 def given_up(
     connection: sa.Connection, uuids: Iterable[str], host: str,
     host_id: str | None = None,
-) -> dict[str, datetime.datetime]:
-    """Return by server the time of the last :func:`give_up` on a host.
+) -> set[str]:
+    """Return the servers whose build has ended on a host, see :func:`give_up`.
 
     :param host_id: the uuid that the host keeps; a record without one has
         only the name
@@ -247,8 +245,7 @@ def given_up(
     query = _GIVEN_UP.where(named if host_id is None else sa.or_(
         _EVENTS.c.host_id == host_id,
         sa.and_(_EVENTS.c.host_id.is_(None), named)))
-    return {uuid: at for uuid, at in statements.read(
-        connection, query, uuids)}
+    return {uuid for (uuid,) in statements.read(connection, query, uuids)}
 
 
 def delete_events(connection: sa.Connection, uuids: list[str]) -> None:

@@ -58,8 +58,7 @@ _ONE = (
 
 _MANY = (
     sa.select(_TABLE.c.uuid, _TABLE.c.host, _TABLE.c.node, _TABLE.c.deleted,
-              _TABLE.c.launched_at, _TABLE.c.updated_at, _TABLE.c.vm_state,
-              _TABLE.c.task_state)
+              _TABLE.c.updated_at, _TABLE.c.vm_state, _TABLE.c.task_state)
     .where(statements.in_list(_TABLE.c.uuid)))
 
 _RESTING = sa.select(_TABLE.c.uuid).where(
@@ -189,7 +188,8 @@ def explain(
     guest was spawned by a build that this host had to give up, and has not
     arrived; or by a move that was aborted, and has not arrived, or the source
     has since reported its guests and does not miss this one. A guest without
-    a time is lost only by a deletion.
+    a time is lost only by a deletion. A slow or suspended host can spawn a
+    guest long after its build or its move has ended.
 
     :param host_id: the uuid that the host keeps
     :param guests: by uuid, the time at which the guest was spawned on this
@@ -228,11 +228,7 @@ def explain(
                 for move in moves.get(uuid, ())):
             return Fate.HERE
         if spawned_at is not None and (
-                # A slow host can spawn it late, but the server ran elsewhere
-                # only after that.
-                uuid in given_up and arrived.get(uuid) is False and (
-                    _is_after(given_up[uuid], spawned_at)
-                    or _is_after(row.launched_at, spawned_at))
+                uuid in given_up and arrived.get(uuid) is False
                 or any(_loses(move, host, host_id, spawned_at)
                        or _failed(move, row, host, spawned_at, reports,
                                   arrived.get(uuid))
@@ -278,15 +274,13 @@ def _failed(
     reported since, while the server was at rest there, and must not miss it.
     """
     if (arrived or move.status != server_moves.ERROR
-            or move.dest_compute != host
-            or move.source_compute == host
-            or move.created_at > spawned_at
-            or not _is_after(move.updated_at, spawned_at)):
+            or move.dest_compute != host or move.created_at > spawned_at):
         return False
     if arrived is False:
         return True
-    if move.source_compute is None:
-        # No host can report the guest of a shelved server.
+    if move.source_compute in (None, host) or not _is_after(
+            move.updated_at, spawned_at):
+        # No other host can report the guest of a shelved or rebuilt server.
         return False
     reported_at, missing = _report(reports.get(move.source_compute))
     return (reported_at is not None and row.updated_at is not None

@@ -185,6 +185,30 @@ class TestOtherMoves(mover.MoverTestCase):
         self.assertState('error', None, 'host1')
         self.assertEqual({'own': 'host1'}, self.places)
 
+    def test_evacuation_during_a_rebuild_leaves_one_guest(self):
+        """The agent is suspended before it spawns the guest."""
+        move, destroy = self.rebuilding(), self.driver.destroy
+
+        def evacuate(instance):
+            self.driver.destroy = destroy
+            destroy(instance)
+            self.end(move)
+            self.transit('end_task')
+            self.clock.advance(1)
+            self.tell('rebuild_instance', self.accept(
+                server_moves.EVACUATION))
+            self.clock.advance(1)
+
+        self.driver.destroy = evacuate
+        self.tell('rebuild_instance', move, 'host1', node='node1')
+        self.assertEqual(['host1', 'host2'], self.running)
+
+        self.agents['host1'].clean_up()
+
+        self.assertState('active', None, 'host2')
+        self.assertEqual(['host2'], self.running)
+        self.assertNetworks('host2')
+
     def test_evacuated_server_takes_its_claim_along(self):
         move = self.accept(server_moves.EVACUATION)
 

@@ -125,8 +125,11 @@ class TestOnHost(base.TestCase):
                 # What the host is named now is no matter.
                 services.rename(connection, former, uuid, samples.NOW)
 
-            self.assertEqual({uuid: fate}, self.fates(
-                [uuid], host_id, arrived=False))
+            # A slow host can spawn a guest after the end of its build.
+            for late_s in 0, 3600:
+                self.assertEqual({uuid: fate}, self.fates(
+                    [uuid], host_id, samples.NOW + datetime.timedelta(
+                        seconds=late_s), arrived=False))
             # A restored database can give up a finished build.
             for arrived in None, True:
                 self.assertEqual({uuid: 'UNPLACED'}, self.fates(
@@ -162,6 +165,19 @@ class TestOnHost(base.TestCase):
             [found] = self.read(on_host.explain, None, {uuid: samples.NOW},
                                 {uuid: arrived})
             self.assertEqual(fate, found.fate.name)
+
+    def test_late_guest_of_an_aborted_move_is_lost(self):
+        for source in 'host1', 'host2', None:
+            uuid = self.make(host='host3', vm_state='active', task_state=None)
+            self.move(uuid, age_s=-5, took_s=2, status='error',
+                      source_compute=source, dest_compute='host1')
+            self.report('host2', 2)
+            for age_s, arrived, fate in (
+                    (0, False, 'LOST'), (0, None, 'ELSEWHERE'),
+                    (0, True, 'ELSEWHERE'), (-6, False, 'ELSEWHERE')):
+                self.assertEqual({uuid: fate}, self.fates(
+                    [uuid], None, samples.NOW + datetime.timedelta(
+                        seconds=age_s), arrived))
 
     def test_guest_of_an_aborted_move_is_kept_without_a_source_guest(self):
         uuid = self.make(host='host2', vm_state='active', task_state=None)
