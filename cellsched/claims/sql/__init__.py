@@ -14,6 +14,7 @@ from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
+import dataclasses
 import types
 from typing import Any
 from typing import Self
@@ -256,6 +257,9 @@ class SQLClaims(base.RequestClaims, base.ClaimStore):
 
     def transfer(self, source: str, target: str) -> bool:
         validation.check_transfer(source, target)
+        held = self.claims_of([source])
+        if not held:
+            return False
         is_repeated = False
 
         def attempt() -> bool:
@@ -263,12 +267,17 @@ class SQLClaims(base.RequestClaims, base.ClaimStore):
             try:
                 # An attempt whose answer was lost may have moved the claims.
                 return bool(self._write('transfer', source, target)) or (
-                    is_repeated and bool(self.claims_of([target])))
+                    is_repeated and self._holds(target, held[source]))
             except exception.ConnectionLost:
                 is_repeated = True
                 raise
 
         return _repeat(attempt, busy_max=_BUSY_MAX)
+
+    def _holds(self, consumer: str, claims: Iterable[base.Claim]) -> bool:
+        """Return whether a consumer holds the claims of another one."""
+        return self.claims_of([consumer]).get(consumer) == [
+            dataclasses.replace(each, consumer=consumer) for each in claims]
 
     def consumers(self, after: str = '', limit: int = 1000) -> list[str]:
         validation.check_limit(limit)

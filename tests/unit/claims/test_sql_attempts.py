@@ -110,9 +110,30 @@ class TestAttempts(base.StoreTestCase):
                 self.assertEqual([consumer] if consumer else [],
                                  self.store.consumers())
 
+    def test_transfer_that_is_lost_has_the_outcome_of_the_last_attempt(self):
+        """The target holds claims that are not those of the source."""
+        self.store.claim([claims.Claim('c', 'p', {'VCPU': 2}),
+                          claims.Claim('d', 'p', {'VCPU': 3})])
+        write = self.store._write
+
+        def lose_once(*args):
+            self.patch(self.store, '_write', write)
+            self.store.release(['c'])
+            raise exception.ConnectionLost(
+                schema='claims', url='there', reason='it ended')
+
+        self.patch(self.store, '_write', lose_once)
+        self.assertFalse(self.store.transfer('c', 'd'))
+
+        self.lost = 0
+        self.lose_answers(1)
+        self.assertFalse(self.store.transfer('c', 'd'))
+        self.assertEqual(['d'], self.store.consumers())
+
     def test_call_with_three_lost_answers_fails(self):
-        for call in (lambda: self.store.release(['c']),
-                     lambda: self.store.transfer('c', 'd')):
+        self.store.claim([claims.Claim('c', 'p', {'VCPU': 2})])
+        for call in (lambda: self.store.transfer('c', 'd'),
+                     lambda: self.store.release(['c'])):
             self.lost = 0
             self.lose_answers(3)
 
