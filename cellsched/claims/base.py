@@ -477,9 +477,10 @@ class Claims(abc.ABC):
     def release(self, consumers: Iterable[str]) -> None:
         """Release all claims of these consumers.
 
-        Idempotent: consumers without claims are ignored. Callers release on
-        every failure path, whether or not the claim was made. The store does
-        not compare the claims with those that the caller has seen; if the
+        Idempotent: consumers without claims are ignored. The claims of a
+        concurrent transfer between two of them are released. Callers release
+        on every failure path, whether or not the claim was made. The store
+        does not compare the claims with those that the caller has seen; if the
         consumer may have got new ones, callers use
         :func:`cellsched.migrations.withdraw`.
         """

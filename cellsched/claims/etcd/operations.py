@@ -158,7 +158,7 @@ class Release(Operation):
     """A release of all claims of some consumers.
 
     :param consumers: as they were read. If any has changed, the outcome is a
-        conflict
+        conflict, as its claims may belong to another one now
     """
 
     def __init__(
@@ -171,14 +171,10 @@ class Release(Operation):
             for key in consumer.keys(name))
 
     def plan(self, draft: transactions.Draft) -> bool:
-        present = []
         for (_, name), expected in self.assumed.items():
-            consumer = draft.consumer(name)
-            if consumer.amounts:
-                present.append(name)
-                if consumer != expected:
-                    raise Conflict
-        for name in present:
+            if draft.consumer(name) != expected:
+                raise Conflict
+        for _, name in self.assumed:
             draft.release(name)
         return True
 

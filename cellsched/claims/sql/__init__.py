@@ -251,9 +251,16 @@ class SQLClaims(base.RequestClaims, base.ClaimStore):
     def release(self, consumers: Iterable[str]) -> None:
         consumers = list(consumers)
 
+        def attempt() -> None:
+            self._write('release', consumers)
+
         if consumers:
-            _repeat(lambda: self._write('release', consumers),
-                    busy_max=_BUSY_MAX)
+            _repeat(attempt, busy_max=_BUSY_MAX)
+        # A write on MariaDB or MySQL locks one consumer after the other. A
+        # concurrent transfer between them may hide its claims, which a read
+        # shows.
+        while len(consumers) > 1 and self.claims_of(consumers):
+            _repeat(attempt, busy_max=_BUSY_MAX)
 
     def transfer(self, source: str, target: str) -> bool:
         validation.check_transfer(source, target)

@@ -204,10 +204,17 @@ class ClaimRaces(claim_cases.ClaimStoreCase):
     def test_transfer_racing_with_release_leaves_no_claim(self) -> None:
         store = self.make_store()
         provider = self.make_provider(store, VCPU=100)
-        for _ in range(10):
-            claims = [self.make_claim(provider, VCPU=1) for _ in range(2)]
-            store.claim(claims)
-            source, target = (claim.consumer for claim in claims)
+        for number in range(30):
+            first, second = sorted(
+                (self.make_claim(provider, VCPU=1) for _ in range(2)),
+                key=lambda claim: claim.consumer)
+            # The target holds a claim, or sorts after or before the source.
+            held, moved, target = (
+                ([first, second], first, second.consumer),
+                ([first], first, second.consumer),
+                ([second], second, first.consumer))[number % 3]
+            store.claim(held)
+            source = moved.consumer
 
             def move(
                 it: base.ClaimStore, source: str = source,

@@ -247,12 +247,31 @@ class SQLClaimsTests(suite.ClaimStoreSuite, model.ModelTests):
         self.assertEqual(
             {early}, self.names_of(self.store.usages(changes.token).usages))
 
+    def test_release_waits_for_a_transfer_and_finds_its_claims(self):
+        provider = self.make_provider(self.store, VCPU=8)
+        for source, target in 'ab', 'ba':
+            self.store.claim([claims.Claim(source, provider, {'VCPU': 2})])
+            with self.make_database().writer() as connection:
+                transactions.transfer(connection, source, target)
+                released = threading.Thread(
+                    target=self.make_store().release, args=(['a', 'b'],),
+                    daemon=True)
+                released.start()
+                while not self.waits() and released.is_alive():
+                    pass
+            released.join(RELEASED_S)
+
+            self.assertFalse(released.is_alive())
+            self.assertEqual({}, self.store.claims_of(['a', 'b']))
+        self.assertUsed(self.store, provider, 0)
+
 
 class TestSQLClaims(OnPostgreSQL, SQLClaimsTests, base.TestCase):
     pass
 
 
 @profile.by_default(
+    'test_release_waits_for_a_transfer_and_finds_its_claims',
     'test_tables_and_history_agree', own=True,
     reason='MariaDB; the rules are proven on PostgreSQL')
 class TestMariaDB(OnMariaDB, SQLClaimsTests, base.TestCase):

@@ -93,6 +93,16 @@ class TestConcurrentChanges(HookedCase):
         self.assertEqual({}, self.held('a'))
         self.assertEqual({'h': 0, 'i': 0, 'j': 0}, self.used())
 
+    def test_release_includes_claims_of_a_concurrent_transfer(self):
+        for source, target in 'ab', 'ba':
+            self.take(self.store, source, 'h')
+            self.hooked.hook = lambda: self.peer.transfer(source, target)
+
+            self.store.release(['a', 'b'])
+
+            self.assertEqual({}, self.held('a', 'b'))
+        self.assertEqual({'h': 0, 'i': 0, 'j': 0}, self.used())
+
     def test_transfer_includes_concurrent_claims(self):
         self.take(self.store, 'a', 'h')
         self.take(self.store, 'b', 'j')
