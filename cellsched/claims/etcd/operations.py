@@ -283,7 +283,12 @@ class OperationQueue:
             if not draft.written and not view.is_fresh:
                 view = self._store.read(keys)
                 draft, outcomes = self._plan(view, operations)
-            # 3. Write, unless all is refused.
+            # 3. Write, unless all is refused. An earlier transaction may still
+            #    be executed, if others have released the same consumers. So
+            #    change the providers then, on which it depends, too.
+            if not draft.written and any(
+                    each.is_repeated for each in operations):
+                draft.renew_providers()
             if draft.written:
                 current = self._change(draft, operations)
                 if current is not None:

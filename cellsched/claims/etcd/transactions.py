@@ -162,6 +162,14 @@ class Draft:
                 consumer, joins=(group, host, member))
             self._join(group, name, (host, member))
 
+    def renew_providers(self) -> None:
+        """Write all providers as they are, to change their revisions."""
+        for kind, name in self.view.records:
+            if kind == records.PROVIDER:
+                provider = self.provider(name)
+                if provider.revision and not provider.unreadable:
+                    self.written[kind, name] = provider
+
     def transaction(
         self, names: records.Names, is_held: bool, size: int
     ) -> protocol.Transaction:

@@ -140,6 +140,28 @@ class TestConcurrentChanges(HookedCase):
 
         self.assertEqual({'h': 1, 'i': 0, 'j': 0}, self.used())
 
+    def test_claim_without_an_answer_is_not_executed_after_a_conflict(self):
+        """Another process claims for the consumer, and releases it."""
+        late = []
+
+        def send(request):
+            if late or not any(isinstance(op, protocol.Put)
+                               for op in request.success):
+                return HookedClient.send(self.hooked, request)
+            late.append(request)
+            self.take(self.peer, 'a', 'i')
+            return self.lose_answer()
+
+        self.hooked.send = send
+        self.assertRaises(
+            exception.ClaimConflict, self.take, self.store, 'a', 'h')
+        self.peer.release(['a'])
+
+        self.model.answer(late[0])
+
+        self.assertEqual({}, self.held('a'))
+        self.assertEqual({'h': 0, 'i': 0, 'j': 0}, self.used())
+
     def test_large_batch_beside_a_write_between_its_reads_is_planned_again(
             self):
         batch = [claims.Claim(f'c{number}', 'h', {'VCPU': 1})
