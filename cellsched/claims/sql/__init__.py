@@ -3,9 +3,10 @@
 
 * ``schema``: the tables; ``migrations`` has their history.
 * ``queries``: reads, and the traits of providers.
-* ``postgresql`` and ``mariadb``: writes of claims and inventories, of one
-  round trip each, so that a client that stops keeps no row locked.
-* ``transactions``: writes on SQLite and MySQL, each call in one transaction.
+* ``providers``: writes of inventories and counters.
+* ``postgresql`` and ``mariadb``: writes of claims, of one round trip each, so
+  that a client that stops keeps no row locked.
+* ``transactions``: the same on SQLite and MySQL, each call in one transaction.
 * ``fragments``: the demand of a batch, and parts of statements.
 * ``group_members``: memberships in server groups with a hard policy.
 """
@@ -29,6 +30,7 @@ from cellsched.claims.sql import fragments
 from cellsched.claims.sql import group_members
 from cellsched.claims.sql import mariadb
 from cellsched.claims.sql import postgresql
+from cellsched.claims.sql import providers
 from cellsched.claims.sql import queries
 from cellsched.claims.sql import schema
 from cellsched.claims.sql import transactions
@@ -317,19 +319,8 @@ class SQLClaims(base.RequestClaims, base.ClaimStore):
     ) -> None:
         validation.check_inventory(provider, inventory)
 
-        def attempt() -> None:
-            if self._one_round_trip is not None:
-                self._write('set_inventory', provider, inventory)
-                return
-            with self._database.reader() as connection:
-                known = queries.inventory(connection, provider)
-            if known is not None and _same(known, inventory):
-                return
-            with self._database.writer() as connection:
-                transactions.set_inventory(
-                    connection, provider, inventory, new=known is None)
-
-        _repeat(attempt, busy_max=_BUSY_MAX)
+        _repeat(lambda: providers.set_inventory(
+            self._database, provider, inventory), busy_max=_BUSY_MAX)
 
     def set_traits(
         self, provider: str, traits: Iterable[str], root: str
@@ -369,9 +360,9 @@ class SQLClaims(base.RequestClaims, base.ClaimStore):
     def recount(self, provider: str) -> bool:
         def attempt() -> bool:
             with self._database.reader() as connection:
-                found = transactions.find_correction(connection, provider)
+                found = providers.find_correction(connection, provider)
             if found is not None:
-                self._write('correct', provider, found)
+                providers.correct(self._database, provider, found)
             return found is not None
 
         return _repeat(attempt, busy_max=_BUSY_MAX)
@@ -560,12 +551,3 @@ class _Failures:
 def _too_many_conflicts() -> exception.ClaimStoreFailed:
     return exception.ClaimStoreFailed(
         reason=f'{_ATTEMPTS_MAX} transactions in a row had conflicts')
-
-
-def _same(
-    known: Mapping[str, base.Inventory],
-    inventory: Mapping[str, base.Inventory],
-) -> bool:
-    gone = {resource: base.Inventory(total=0)
-            for resource in known.keys() - inventory.keys()}
-    return {**inventory, **gone} == known

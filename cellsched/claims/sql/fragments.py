@@ -15,10 +15,6 @@ from cellsched.claims import base
 from cellsched.claims.sql import schema
 
 
-#: Columns of an inventory, without the used amount.
-FIELDS = ('total', 'reserved', 'allocation_ratio', 'min_unit', 'max_unit',
-          'step_size', 'capacity')
-
 #: Alternatives of one statement. A scheduler names fewer.
 CANDIDATES_MAX = 8
 
@@ -50,11 +46,6 @@ class BatchDemand:
 
     consumers: int
     shares: tuple[ClassDemand, ...]
-
-
-def values_of(inventory: base.Inventory) -> dict[str, Any]:
-    """Return the values of an inventory by column."""
-    return {'capacity': inventory.capacity, **dataclasses.asdict(inventory)}
 
 
 def demands(claims: Iterable[base.Claim]) -> dict[str, BatchDemand]:

@@ -21,11 +21,8 @@ from typing import Any
 
 from cellsched.claims import base
 from cellsched.claims.sql import fragments
-from cellsched.claims.sql.fragments import FIELDS
-from cellsched.claims.sql.fragments import values_of
 from cellsched.claims.sql import group_members
 from cellsched.claims.sql import schema
-from cellsched.claims.sql import transactions
 from cellsched.db import guarded_statements
 from cellsched.db import session
 
@@ -44,7 +41,7 @@ END
 _REFUSE = "SIGNAL SQLSTATE '45000'"
 
 
-def _compound(*body: str, declare: str = '', result: str = '') -> str:
+def compound(*body: str, declare: str = '', result: str = '') -> str:
     """Return a transaction of some statements.
 
     :param result: a query of variables, after the commit
@@ -108,7 +105,7 @@ def claim(database: session.Database, claims: Sequence[base.Claim]) -> None:
         f'SET consumers = consumers + {demand.consumers:d}, {_MARK} '
         f'WHERE uuid IN %(uuids_{n})s;'
         for n, demand in enumerate(groups)]
-    guarded_statements.execute(database, _compound(*body), parameters)
+    guarded_statements.execute(database, compound(*body), parameters)
 
 
 #: Reads without a lock which candidates fit, locks the first one that is not
@@ -176,7 +173,7 @@ def claim_first(
         add.append(_changing(
             f'UPDATE inventories SET used = used + {amount:d} WHERE provider '
             f'= chosen AND resource_class = %({name})s', 1))
-    [(place,)] = guarded_statements.execute(database, _compound(
+    [(place,)] = guarded_statements.execute(database, compound(
         _CHOOSE.format(
             classes=len(rows), fits=' OR '.join(fits), rows=', '.join(rows),
             add='\n    '.join(add), move=_MOVE, mark=_MARK),
@@ -252,9 +249,9 @@ IF ROW_COUNT() > 0 THEN
 END IF;
 '''
 
-_RELEASE = _compound(_GIVE_BACK)
+_RELEASE = compound(_GIVE_BACK)
 
-_TRANSFER = _compound(
+_TRANSFER = compound(
     '''
 SELECT COALESCE(SUM(consumer = %(source)s), 0) INTO of_source
 FROM allocations FORCE INDEX (PRIMARY)
@@ -292,105 +289,9 @@ def transfer(database: session.Database, source: str, target: str) -> bool:
     return bool(held)
 
 
-def set_inventory(
-    database: session.Database, provider: str,
-    inventory: Mapping[str, base.Inventory],
-) -> None:
-    """Replace the inventory of a provider, which may be new.
-
-    :raises cellsched.db.guarded_statements.StatementRefused: the transaction
-        lost to another one
-    """
-    # A class that is removed keeps its used amount.
-    parameters: dict[str, Any] = {
-        'of': provider, 'lane': schema.FEED.lane(provider),
-        'named': [*inventory, ''], **{
-            f'{name}_none': value
-            for name, value in values_of(base.Inventory(total=0)).items()}}
-    writes, same = [], []
-    for n, (resource, has) in enumerate(sorted(inventory.items())):
-        parameters[f'resource_{n}'] = resource
-        parameters |= {f'{name}_{n}': value
-                       for name, value in values_of(has).items()}
-        same.append(f'(resource_class = %(resource_{n})s AND {_equal(n)})')
-        writes.append(
-            f'UPDATE inventories SET {_set(n)} WHERE provider = %(of)s '
-            f'AND resource_class = %(resource_{n})s; '
-            # An UPDATE without a change counts no row.
-            'IF ROW_COUNT() = 0 AND NOT EXISTS (SELECT 1 FROM inventories '
-            f'WHERE provider = %(of)s AND resource_class = %(resource_{n})s) '
-            f'THEN INSERT INTO inventories SET provider = %(of)s, used = 0, '
-            f'resource_class = %(resource_{n})s, {_set(n)}; END IF;')
-    removed = ('provider = %(of)s AND resource_class NOT IN %(named)s '
-               f'AND NOT ({_equal("none")})')
-    # 1. Change nothing, and lock nothing, if all rows are the same.
-    text = _compound(
-        'SELECT COUNT(*) INTO known FROM providers WHERE uuid = %(of)s;',
-        'SELECT COUNT(*) INTO alike FROM inventories WHERE provider = %(of)s '
-        f'AND ({" OR ".join(same) or "FALSE"});',
-        'SELECT COUNT(*) INTO surplus FROM inventories '
-        f'WHERE {removed};',
-        f'IF known = 0 OR alike < {len(same):d} OR surplus > 0 THEN',
-        # 2. Lock the provider, which protects its inventories.
-        'IF known = 0 THEN INSERT INTO providers '
-        '(uuid, consumers, lane, position) VALUES (%(of)s, 0, 0, 0); END IF;',
-        'SELECT consumers INTO known FROM providers WHERE uuid = %(of)s '
-        'FOR UPDATE;',
-        # 3. Write the rows, and move the provider in the feed.
-        *writes, f'UPDATE inventories SET {_set("none")} WHERE {removed};',
-        _MOVE, f'UPDATE providers SET {_MARK} WHERE uuid = %(of)s;',
-        'END IF;', declare='DECLARE known, alike, surplus INT;')
-    guarded_statements.execute(database, text, parameters)
-
-
-def _equal(suffix: Any) -> str:
-    return ' AND '.join(f'{name} = %({name}_{suffix})s' for name in FIELDS)
-
-
-def _set(suffix: Any) -> str:
-    return ', '.join(f'{name} = %({name}_{suffix})s' for name in FIELDS)
-
-
-def correct(
-    database: session.Database, provider: str,
-    correction: transactions.Correction,
-) -> None:
-    """Write the right counters of a provider.
-
-    :raises cellsched.db.guarded_statements.StatementRefused: the provider has
-        changed since they were read
-    """
-    parameters: dict[str, Any] = {
-        'of': provider, 'lane': schema.FEED.lane(provider),
-        'read_lane': correction.lane, 'read_position': correction.position,
-        **{f'{name}_none': value
-           for name, value in values_of(base.Inventory(total=0)).items()}}
-    writes = []
-    for n, (resource, (used, capacity)) in enumerate(
-            correction.wrong.items()):
-        parameters[f'wrong_{n}'] = resource
-        writes.append(
-            f'UPDATE inventories SET used = {used:d}, capacity = {capacity:d} '
-            'WHERE provider = %(of)s '
-            f'AND resource_class = %(wrong_{n})s;')
-    for n, (resource, used) in enumerate(correction.lost.items()):
-        parameters[f'lost_{n}'] = resource
-        writes.append(
-            f'INSERT INTO inventories SET provider = %(of)s, used = {used:d}, '
-            f'resource_class = %(lost_{n})s, {_set("none")};')
-    guarded_statements.execute(database, _compound(
-        'SELECT COUNT(consumers) INTO @cellsched FROM providers '
-        'WHERE uuid = %(of)s AND lane = %(read_lane)s '
-        'AND position = %(read_position)s FOR UPDATE;',
-        f'IF NOT @cellsched THEN {_REFUSE}; END IF;',
-        *writes, _MOVE,
-        f'UPDATE providers SET consumers = {correction.consumers:d}, {_MARK} '
-        'WHERE uuid = %(of)s;'), parameters)
-
-
 #: Reads the rows without a lock, then tries to lock each of them. A row that
 #: is locked is not found.
-_LOCKED = _compound(
+_LOCKED = compound(
     '''
 FOR known IN (SELECT uuid FROM providers WHERE uuid IN %(uuids)s) DO
     SELECT COUNT(*) INTO free FROM providers

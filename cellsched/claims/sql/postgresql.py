@@ -15,7 +15,6 @@ All writes lock in the order of :mod:`.transactions`.
 """
 
 from collections.abc import Iterable
-from collections.abc import Mapping
 from collections.abc import Sequence
 import functools
 import json
@@ -23,11 +22,8 @@ from typing import Any
 
 from cellsched.claims import base
 from cellsched.claims.sql import fragments
-from cellsched.claims.sql.fragments import FIELDS
-from cellsched.claims.sql.fragments import values_of
 from cellsched.claims.sql import group_members
 from cellsched.claims.sql import schema
-from cellsched.claims.sql import transactions
 from cellsched.db import guarded_statements
 from cellsched.db import session
 
@@ -113,8 +109,6 @@ def _claim_few(providers: tuple[int, ...]) -> str:
 
 
 _LEAVE = 'DELETE FROM claim_members WHERE consumer = ANY(%(joining)s::text[])'
-
-_MOVE = 'UPDATE feed_lanes SET position = position + 1 WHERE lane = %(lane)s'
 
 
 def claim(database: session.Database, claims: Sequence[base.Claim]) -> None:
@@ -329,134 +323,6 @@ def transfer(database: session.Database, source: str, target: str) -> bool:
     return bool(guarded_statements.execute(database, _TRANSFER, {
         'these': [target], 'held': [source, target], 'source': source,
         'target': target, 'lane': schema.FEED.lane(target)}))
-
-
-_COLUMNS = ', '.join(FIELDS)
-
-_GIVEN = '''
-unnest(%(resource)s::text[], %(total)s::bigint[], %(reserved)s::bigint[],
-       %(allocation_ratio)s::float8[], %(min_unit)s::bigint[],
-       %(max_unit)s::bigint[], %(step_size)s::bigint[],
-       %(capacity)s::bigint[])
-'''
-
-#: Rows that are new or different.
-_CHANGED = f'''
-SELECT given.* FROM {_GIVEN} AS given (resource_class, {_COLUMNS})
-WHERE NOT EXISTS (
-    SELECT FROM inventories AS i WHERE i.provider = %(of)s
-    AND i.resource_class = given.resource_class
-    AND ({", ".join(f"i.{name}" for name in FIELDS)})
-    = ({", ".join(f"given.{name}" for name in FIELDS)}))
-'''
-
-#: The condition that a row has a class without inventory, and is to lose it.
-_REMOVED = f'''
-provider = %(of)s AND NOT resource_class = ANY(%(resource)s::text[])
-AND ({_COLUMNS}) <> ({", ".join(f"%(no_{name})s" for name in FIELDS)})
-'''
-
-_CREATE = '''
-INSERT INTO providers (uuid, consumers, lane, position)
-VALUES (%(of)s, 0, 0, 0) ON CONFLICT (uuid) DO NOTHING
-'''
-
-_LOCK_CHANGED = f'''
-SELECT count(*) FROM (
-    SELECT uuid FROM providers WHERE uuid = %(of)s AND (
-        position = 0 OR EXISTS ({_CHANGED})
-        OR EXISTS (SELECT FROM inventories WHERE {_REMOVED}))
-    FOR UPDATE) AS locked
-'''
-
-#: The position of a new provider is 0 until it is reported.
-_REPLACE = f'''
-WITH written AS (
-    INSERT INTO inventories (provider, resource_class, {_COLUMNS}, used)
-    SELECT %(of)s, changed.*, 0 FROM ({_CHANGED}) AS changed
-    ORDER BY resource_class
-    ON CONFLICT (provider, resource_class) DO UPDATE
-    SET {", ".join(f"{name} = excluded.{name}" for name in FIELDS)}
-    RETURNING 1),
-removed AS (
-    UPDATE inventories
-    SET {", ".join(f"{name} = %(no_{name})s" for name in FIELDS)}
-    WHERE {_REMOVED} RETURNING 1),
-moved AS (
-    UPDATE feed_lanes SET position = position + 1 WHERE lane = %(lane)s
-    AND ((SELECT count(*) FROM written) + (SELECT count(*) FROM removed) > 0
-        OR EXISTS (SELECT FROM providers
-                   WHERE uuid = %(of)s AND position = 0))
-    RETURNING position)
-UPDATE providers SET lane = %(lane)s, position = (SELECT position FROM moved)
-WHERE uuid = %(of)s AND (SELECT count(*) FROM moved) > 0
-'''
-
-
-def set_inventory(
-    database: session.Database, provider: str,
-    inventory: Mapping[str, base.Inventory],
-) -> None:
-    """Replace the inventory of a provider, which may be new.
-
-    :raises cellsched.db.guarded_statements.StatementRefused: the transaction
-        lost to another one
-    """
-    given = sorted(inventory.items())
-    values = [values_of(has) for _, has in given]
-    guarded_statements.execute(
-        database, ';'.join([_CREATE, _LOCK_CHANGED, _REPLACE]), {
-            'of': provider, 'lane': schema.FEED.lane(provider),
-            'resource': [resource for resource, _ in given],
-            **{name: [each[name] for each in values] for name in FIELDS},
-            **_NOTHING}, is_script=True)
-
-
-_CORRECT = [
-    f'''
-SELECT {_guard("""(SELECT count(*) FROM (
-    SELECT uuid FROM providers WHERE uuid = %(of)s
-    AND lane = %(read_lane)s AND position = %(read_position)s
-    FOR UPDATE) AS locked) = 1""")}
-''', '''
-UPDATE inventories AS i SET used = d.used, capacity = d.capacity
-FROM unnest(%(resource)s::text[], %(used)s::bigint[], %(capacity)s::bigint[])
-AS d (resource, used, capacity)
-WHERE i.provider = %(of)s AND i.resource_class = d.resource
-''', f'''
-INSERT INTO inventories (provider, resource_class, used, {_COLUMNS})
-SELECT %(of)s, lost.*, {", ".join(f"%(no_{name})s" for name in FIELDS)}
-FROM unnest(%(lost)s::text[], %(lost_used)s::bigint[]) AS lost
-''', _MOVE, '''
-UPDATE providers SET consumers = %(consumers)s, lane = %(lane)s,
-    position = (SELECT position FROM feed_lanes WHERE lane = %(lane)s)
-WHERE uuid = %(of)s
-''']
-
-
-def correct(
-    database: session.Database, provider: str,
-    correction: transactions.Correction,
-) -> None:
-    """Write the right counters of a provider.
-
-    :raises cellsched.db.guarded_statements.StatementRefused: the provider has
-        changed since they were read
-    """
-    guarded_statements.execute(database, ';'.join(_CORRECT), {
-        'of': provider, 'lane': schema.FEED.lane(provider),
-        'read_lane': correction.lane, 'read_position': correction.position,
-        'consumers': correction.consumers,
-        'resource': list(correction.wrong),
-        'used': [used for used, _ in correction.wrong.values()],
-        'capacity': [capacity for _, capacity in correction.wrong.values()],
-        'lost': list(correction.lost),
-        'lost_used': list(correction.lost.values()),
-        **_NOTHING}, is_script=True)
-
-
-_NOTHING = {f'no_{name}': value
-            for name, value in values_of(base.Inventory(total=0)).items()}
 
 
 _LOCKED = '''

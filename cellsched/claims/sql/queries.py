@@ -93,14 +93,23 @@ def inventories(
     return has, used
 
 
+_INVENTORY = sa.select(
+    _inventories.c.resource_class,
+    *(_inventories.c[name] for name in _INVENTORY_FIELDS),
+).outerjoin_from(
+    _providers, _inventories, _inventories.c.provider == _providers.c.uuid,
+).where(_providers.c.uuid == sa.bindparam('of'))
+
+
 def inventory(
     connection: sa.Connection, provider: str
 ) -> dict[str, base.Inventory] | None:
     """Return the inventory of a provider; None if it is unknown."""
-    if connection.execute(sa.select(_providers.c.uuid).where(
-            _providers.c.uuid == provider)).one_or_none() is None:
+    rows = connection.execute(_INVENTORY, {'of': provider}).all()
+    if not rows:
         return None
-    return inventories(connection, [provider])[0].get(provider, {})
+    return {resource: base.Inventory(*fields)
+            for resource, *fields in rows if resource is not None}
 
 
 _USAGES = sa.select(

@@ -5,7 +5,7 @@ import itertools
 
 from cellsched.claims import base as claims
 from cellsched.claims import sql
-from cellsched.claims.sql import transactions
+from cellsched.claims.sql import providers
 from tests.unit.claims.sql import base
 from tests.unit.db import meanwhile
 
@@ -61,15 +61,15 @@ class TestRecount(base.TestCase):
         store.set_inventory('p0', {'VCPU': claims.Inventory(total=8)})
         with database.writer() as connection:
             connection.exec_driver_sql('UPDATE inventories SET used = 5')
-        find = transactions.find_correction
+        find = providers.find_correction
 
         def find_before_a_claim(*args):
-            self.patch(transactions, 'find_correction', find)
+            self.patch(providers, 'find_correction', find)
             found = find(*args)
             other.claim([claims.Claim('c', 'p0', {'VCPU': 2})])
             return found
 
-        self.patch(transactions, 'find_correction', find_before_a_claim)
+        self.patch(providers, 'find_correction', find_before_a_claim)
 
         self.assertTrue(store.recount('p0'))
 

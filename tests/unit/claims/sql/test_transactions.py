@@ -1,10 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks by the statements that write."""
 
-import sqlalchemy as sa
-
 from cellsched.claims import base as claims
-from cellsched.claims.sql import schema
 from cellsched.claims.sql import transactions
 from cellsched import exception
 from tests.unit.claims.sql import base
@@ -101,15 +98,6 @@ class TestTake(base.StoreTestCase):
             amount for usage in self.store.usages().usages
             for amount in usage.used.values()})
 
-    def test_unchanged_inventory_is_not_written(self):
-        has = {'GB': claims.Inventory(7, allocation_ratio=1.1)}
-        self.store.set_inventory('p1', has)
-
-        self.assertEqual([], [
-            text for text in self.statements(
-                lambda: self.store.set_inventory('p1', has))
-            if not text.startswith('SELECT')])
-
     def test_release_without_claims_writes_no_row(self):
         self.assertEqual([], [
             text for text in self.statements(
@@ -121,62 +109,3 @@ class TestTake(base.StoreTestCase):
         with recording.recorded(self.database) as statements:
             call()
         return [text for text, _ in statements]
-
-
-class TestRecount(base.StoreTestCase):
-
-    def setUp(self):
-        super().setUp()
-        self.has = {'GB': claims.Inventory(10, reserved=1,
-                                           allocation_ratio=1.5),
-                    'VCPU': claims.Inventory(4)}
-        for provider in 'p1', 'p2':
-            self.store.set_inventory(provider, self.has)
-        self.store.claim([
-            claims.Claim(consumer, provider, {'GB': 2, 'VCPU': 1})
-            for consumer, provider in (('c', 'p1'), ('d', 'p1'), ('c', 'p2'))])
-
-    def spoil(self, table, **values):
-        column = table.c.uuid if 'uuid' in table.c else table.c.provider
-        with self.database.writer() as connection:
-            connection.execute(
-                sa.update(table).where(column == 'p1').values(**values))
-
-    def usage(self, provider='p1'):
-        [usage] = self.store.usages(providers=[provider]).usages
-        return usage
-
-    def test_recount_corrects_counters_and_reports_the_change(self):
-        right, other = self.usage(), self.usage('p2')
-        for table, values in (
-                (schema.inventories, {'used': 9}),
-                (schema.inventories, {'capacity': 99}),
-                (schema.providers, {'consumers': 7})):
-            self.spoil(table, **values)
-            self.assertNotEqual(right, self.usage())
-            token = self.store.usages().token
-
-            self.assertTrue(self.store.recount('p1'))
-
-            self.assertEqual(right, self.usage())
-            self.assertEqual([right], self.store.usages(token).usages)
-            self.assertFalse(self.store.recount('p1'))
-        self.assertEqual(other, self.usage('p2'))
-
-    def test_class_without_an_inventory_is_counted(self):
-        with self.database.writer() as connection:
-            connection.execute(sa.delete(schema.inventories).where(
-                schema.inventories.c.resource_class == 'GB'))
-
-        self.assertTrue(self.store.recount('p1'))
-
-        self.assertEqual(({'GB': 4, 'VCPU': 2}, {'GB': 0, 'VCPU': 4}),
-                         (self.usage().used, self.usage().capacity))
-
-    def test_provider_without_claims_has_none(self):
-        self.store.release(['c', 'd'])
-        self.spoil(schema.inventories, used=3)
-
-        self.assertTrue(self.store.recount('p1'))
-
-        self.assertEqual({'GB': 0, 'VCPU': 0}, self.usage().used)
