@@ -119,6 +119,7 @@ _CONSUMERS = sa.select(
     sa.func.count(_allocations.c.consumer.distinct()),
 ).where(_allocations.c.provider == sa.bindparam('of'))
 
+
 def find_correction(
     connection: sa.Connection, provider: str
 ) -> Correction | None:
