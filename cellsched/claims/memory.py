@@ -19,7 +19,7 @@ from cellsched.claims import validation
 from cellsched import exception
 
 
-class MemoryClaims(base.ClaimStore):
+class MemoryClaims(base.RequestClaims, base.ClaimStore):
     """Keep claims in a dictionary under a lock.
 
     The reference implementation of the contract. The claims exist in one
@@ -57,47 +57,38 @@ class MemoryClaims(base.ClaimStore):
     ) -> Self:
         return cls(parts.random)
 
-    def claim(self, claims: Sequence[base.Claim]) -> int:
-        validation.check_claims(claims)
+    def claim_each(
+        self, requests: Sequence[Sequence[Sequence[base.Claim]]]
+    ) -> list[base.AnyOf | exception.CellschedException]:
         with self._lock:
-            return self._claim(claims)
+            return [self._claim(batches) for batches in requests]
 
-    def claim_any(
+    def _claim(
         self, batches: Sequence[Sequence[base.Claim]]
-    ) -> base.AnyOf:
-        refusals: dict[
-            int, exception.ClaimRefused | exception.ClaimBusy] = {}
-        with self._lock:
-            held = self._holdings({claim.consumer for claim in batches[0]})
-            for position, batch in enumerate(batches if held else ()):
-                if base.is_held(batch, held):
-                    return base.AnyOf(position)
-            for position, batch in enumerate(batches):
-                validation.check_claims(batch)
-                try:
-                    return base.AnyOf(
-                        position, self._claim(batch), refusals)
-                except exception.ClaimRefused as exc:
-                    refusals[position] = exc
-        return base.AnyOf(None, 0, refusals)
-
-    def _claim(self, claims: Sequence[base.Claim]) -> int:
-        taken = validation.outstanding(
-            claims, self._holdings(claim.consumer for claim in claims))
-        violation = validation.find_violation(taken, self._members_of(taken))
-        if violation is not None:
-            raise violation
-        refusal = validation.find_refusal(taken, self._inventories, self._used)
-        if refusal is not None:
-            raise refusal
-        for claim in taken:
+    ) -> base.AnyOf | exception.CellschedException:
+        try:
+            validation.check_claims(batches[0])
+            outcome, new = validation.choose(
+                batches, self._holdings(
+                    {claim.consumer for claim in batches[0]}), self._find)
+        except (exception.ClaimConflict, exception.InvalidField) as exc:
+            return exc
+        for claim in new:
             self._held.setdefault(claim.consumer, []).append(
                 dataclasses.replace(
                     claim, resources=dict(claim.resources), group=None))
             self._count(claim, 1)
             self._join(claim)
-        self._note(claim.provider for claim in taken)
-        return len(taken)
+        self._note(claim.provider for claim in new)
+        return outcome
+
+    def _find(
+        self, claims: Sequence[base.Claim]
+    ) -> exception.ClaimRefused | None:
+        """Return why new claims are refused; None if they fit."""
+        return (
+            validation.find_violation(claims, self._members_of(claims))
+            or validation.find_refusal(claims, self._inventories, self._used))
 
     def release(self, consumers: Iterable[str]) -> None:
         # The iterable may call this store, so it is read before the lock.

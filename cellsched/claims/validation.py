@@ -5,10 +5,12 @@ A store may use these functions or make the same decisions in its own way.
 """
 
 import collections
+from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import re
+import types
 from typing import Any
 from typing import NoReturn
 
@@ -197,6 +199,40 @@ def outstanding(
         if _contents(holds) != _contents(requested.pop(consumer, ())):
             raise exception.ClaimConflict(consumer=consumer)
     return [claim for claim in claims if claim.consumer in requested]
+
+
+def choose(
+    batches: Sequence[Sequence[base.Claim]],
+    held: Mapping[str, Sequence[base.Claim]],
+    find: Callable[[Sequence[base.Claim]], exception.ClaimRefused | None],
+    known: Mapping[int, exception.ClaimBusy] = types.MappingProxyType({}),
+) -> tuple[base.AnyOf, Sequence[base.Claim]]:
+    """Return the outcome of a request in a known state, and its new claims.
+
+    This is :meth:`.base.Claims.claim_any` without the write.
+
+    :param batches: the alternatives, of which the first one is checked
+    :param held: claims of its consumers
+    :param find: returns why new claims are refused; None if they fit
+    :param known: refusals of batches that are not to be claimed, by position
+    :raises cellsched.exception.ClaimConflict: a consumer holds claims that are
+        not those of a batch
+    :raises cellsched.exception.InvalidField: :func:`check_claims` rejects a
+        batch
+    """
+    for position, batch in enumerate(batches if held else ()):
+        if base.is_held(batch, held):
+            return base.AnyOf(position), ()
+    refusals: dict[int, exception.ClaimRefused | exception.ClaimBusy] = {}
+    for position, batch in enumerate(batches):
+        if position:
+            check_claims(batch)
+        new = outstanding(batch, held) if held else batch
+        refusal = known.get(position) or find(new)
+        if refusal is None:
+            return base.AnyOf(position, len(new), refusals), new
+        refusals[position] = refusal
+    return base.AnyOf(None, 0, refusals), ()
 
 
 def find_refusal(

@@ -80,7 +80,8 @@ class Claim(Operation):
             self.outcome = exc
 
     def _add_keys(self, keys_max: int) -> None:
-        self._check(self._batches[0])
+        validation.check_claims(self._batches[0])
+        self._check_providers(self._batches[0])
         for batch in self._batches[1:]:
             for claim in batch:
                 validation.check_provider(claim)
@@ -105,27 +106,13 @@ class Claim(Operation):
             consumer = draft.consumer(name)
             if consumer.amounts:
                 held[name] = consumer.claims(name)
-        if held:
-            for position, batch in enumerate(self._batches):
-                if base.is_held(batch, held):
-                    return base.AnyOf(position)
-        refusals: dict[
-            int, exception.ClaimRefused | exception.ClaimBusy] = {}
-        for position, batch in enumerate(self._batches):
-            if position:
-                self._check(batch)
-            new = validation.outstanding(batch, held) if held else batch
-            refusal = self._refusal(new, draft)
-            if refusal is None:
-                requested = validation.by_consumer(new)
-                for name, claims in requested.items():
-                    draft.claim(name, records.StoredConsumer.claiming(claims))
-                return base.AnyOf(position, len(new), refusals)
-            refusals[position] = refusal
-        return base.AnyOf(None, 0, refusals)
+        outcome, new = validation.choose(
+            self._batches, held, lambda claims: self._find(claims, draft))
+        for name, claims in validation.by_consumer(new).items():
+            draft.claim(name, records.StoredConsumer.claiming(claims))
+        return outcome
 
-    def _check(self, claims: Sequence[base.Claim]) -> None:
-        validation.check_claims(claims)
+    def _check_providers(self, claims: Sequence[base.Claim]) -> None:
         for consumer, each in validation.by_consumer(claims).items():
             if len(each) > self._providers_max:
                 raise exception.InvalidField(
@@ -133,10 +120,11 @@ class Claim(Operation):
                     expected=f'at most {self._providers_max} providers for '
                              'one consumer')
 
-    def _refusal(
+    def _find(
         self, claims: Sequence[base.Claim], draft: transactions.Draft
     ) -> exception.ClaimRefused | None:
-        """Return why new claims cannot be made, or None if they can."""
+        """Return why new claims are refused; None if they fit."""
+        self._check_providers(claims)
         inventories, used = {}, {}
         for claim in claims:
             provider = draft.provider(claim.provider)

@@ -63,9 +63,6 @@ _CONFLICTS = (
 
 _Outcome = TypeVar('_Outcome')
 
-#: Refusals of alternative batches, by position.
-_Refusals = dict[int, exception.ClaimRefused | exception.ClaimBusy]
-
 
 def database(
     conf: cfg.ConfigOpts, databases: session.Databases
@@ -130,8 +127,9 @@ class SQLClaims(base.RequestClaims, base.ClaimStore):
     ) -> list[base.AnyOf | exception.CellschedException]:
         pending = [_Request(batches) for batches in requests]
         # 1. Claim the first batches together, as if all of them fit.
-        plan: _Plan = {each: base.AnyOf(0, len(each.missing[0]))
-                       for each in pending if each.error is None}
+        plan: _Plan = {
+            each: (base.AnyOf(0, len(each.batches[0])), each.batches[0])
+            for each in pending if each.outcome is None}
         failures = _Failures(_BUSY_CLAIMS_MAX)
         for number in range(_ATTEMPTS_MAX):
             try:
@@ -147,10 +145,10 @@ class SQLClaims(base.RequestClaims, base.ClaimStore):
                 pass
             # 2. Nothing is claimed, or the answer is lost. Read the state,
             # and claim together the batches that fit by now.
-            plan = self._plan(self._read_back(plan))
+            plan = self._plan(plan)
         else:
             raise _too_many_conflicts()
-        return [each.error or each.held or outcomes[each] for each in pending]
+        return [each.outcome or outcomes[each][0] for each in pending]
 
     def _carry_out(self, plan: '_Plan', is_first: bool) -> '_Plan | None':
         """Claim the planned batches in one transaction.
@@ -163,14 +161,12 @@ class SQLClaims(base.RequestClaims, base.ClaimStore):
         module = self._one_round_trip
         if is_first and len(plan) == 1 and module is not None:
             [request] = plan
-            if _are_alike(request.missing):
+            if _are_alike(request.batches):
                 place = module.claim_first(
                     self._database, [each for each, in request.batches])
                 return None if place is None else {
-                    request: base.AnyOf(place, 1)}
-        claims = [claim for request, outcome in plan.items()
-                  if outcome.chosen is not None
-                  for claim in request.missing[outcome.chosen]]
+                    request: (base.AnyOf(place, 1), ())}
+        claims = [claim for _, new in plan.values() for claim in new]
         if claims:
             self._write('claim', claims)
         return plan
@@ -182,13 +178,12 @@ class SQLClaims(base.RequestClaims, base.ClaimStore):
         """
         locked = self._locked(requests)
         for request in requests:
-            for place, batch in [*request.missing.items()]:
+            for place, batch in request.unlocked():
                 if not locked.isdisjoint(claim.provider for claim in batch):
                     request.busy[place] = exception.ClaimBusy(
                         schema='claims', providers=sorted(locked),
                         reason=f'the rows of {len(locked)} providers are '
                                'locked')
-                    del request.missing[place]
         return bool(locked)
 
     def _locked(self, requests: Iterable['_Request']) -> set[str]:
@@ -198,56 +193,53 @@ class SQLClaims(base.RequestClaims, base.ClaimStore):
             return set()
         found: set[str] = module.locked(self._database, {
             claim.provider for request in requests
-            for batch in request.missing.values() for claim in batch})
+            for _, batch in request.unlocked() for claim in batch})
         return found
 
-    def _read_back(self, requests: Iterable['_Request']) -> list['_Request']:
-        """Read which claims the requests hold; return those without a result.
-
-        An attempt whose answer is lost may have claimed, and another scheduler
-        may have claimed for the same consumers.
-        """
-        requests = list(requests)
-        held = self.claims_of({
-            claim.consumer for each in requests for claim in each.batches[0]})
-        for each in requests:
-            each.note(held)
-        return [each for each in requests
-                if each.held is None and each.error is None]
-
-    def _plan(self, requests: Sequence['_Request']) -> '_Plan':
-        """Return the outcomes of requests if the claims are made together.
+    def _plan(self, requests: Iterable['_Request']) -> '_Plan':
+        """Return the outcomes of requests if their new claims are made.
 
         Each one gets its first batch that fits beside those of the requests
-        before it.
+        before it. An attempt whose answer is lost may have claimed, and
+        another scheduler may have claimed for the same consumers: a request
+        that needs no claim, or has an error, has its outcome then.
         """
         every = [claim for request in requests
-                 for batch in request.missing.values() for claim in batch]
+                 for batch in request.batches for claim in batch]
 
         def state(connection: sa.Connection) -> Any:
             return (
+                queries.claims_of(
+                    connection, {claim.consumer for claim in every}),
                 queries.inventories(
                     connection, {claim.provider for claim in every}),
                 group_members.members(connection, every))
 
-        if not every:
-            return {each: base.AnyOf(None, 0, each.busy) for each in requests}
-        (inventories, used), members = self._read(state)
+        def find(
+            claims: Sequence[base.Claim]
+        ) -> exception.ClaimRefused | None:
+            return (
+                validation.find_violation([*joined, *claims], members)
+                or validation.find_refusal(claims, inventories, used))
+
+        held, (inventories, used), members = self._read(state)
         plan: _Plan = {}
         joined: list[base.Claim] = []
         for request in requests:
-            refusals: _Refusals = dict(request.busy)
-            plan[request] = base.AnyOf(None, 0, refusals)
-            for place, batch in request.missing.items():
-                refusal = (
-                    validation.find_violation([*joined, *batch], members)
-                    or validation.find_refusal(batch, inventories, used))
-                if refusal is None:
-                    plan[request] = _outcome(place, len(batch), refusals)
-                    joined += [each for each in batch if each.group]
-                    _count(batch, used)
-                    break
-                refusals[place] = refusal
+            own = {claim.consumer: held[claim.consumer]
+                   for claim in request.batches[0] if claim.consumer in held}
+            try:
+                outcome, new = validation.choose(
+                    request.batches, own, find, request.busy)
+            except (exception.ClaimConflict, exception.InvalidField) as exc:
+                request.outcome = exc
+                continue
+            if outcome.chosen is not None and not new:
+                request.outcome = outcome
+                continue
+            plan[request] = outcome, new
+            joined += [each for each in new if each.group]
+            _count(new, used)
         return plan
 
     def release(self, consumers: Iterable[str]) -> None:
@@ -405,55 +397,29 @@ class SQLClaims(base.RequestClaims, base.ClaimStore):
 
 
 class _Request:
-    """The alternative batches of one request, until they have an outcome.
+    """The alternative batches of one request.
 
-    :ivar missing: the claims that are not held, of the batches that may be
-        claimed, by position
-    :ivar busy: the refusals of batches with locked providers
-    :ivar held: the outcome if the consumers hold a batch already
-    :ivar error: the error of this request alone
+    :ivar busy: the refusals of batches with locked providers, by position
+    :ivar outcome: the outcome if it needs no write, or has an error
     """
 
     def __init__(self, batches: Sequence[Sequence[base.Claim]]) -> None:
         self.batches = batches
-        self.missing = dict(enumerate(self.batches))
-        self.busy: _Refusals = {}
-        self.held: base.AnyOf | None = None
-        self.error: exception.CellschedException | None = None
+        self.busy: dict[int, exception.ClaimBusy] = {}
+        self.outcome: base.AnyOf | exception.CellschedException | None = None
         try:
-            validation.check_claims(self.batches[0])
+            validation.check_claims(batches[0])
         except exception.InvalidField as exc:
-            self.error = exc
+            self.outcome = exc
 
-    def note(self, held: Mapping[str, Sequence[base.Claim]]) -> None:
-        """Note the claims that consumers hold.
-
-        The error is a conflict if the own consumers hold claims that are not
-        those of a batch.
-        """
-        conflict = None
-        own = {claim.consumer: held[claim.consumer]
-               for claim in self.batches[0] if claim.consumer in held}
-        for place, batch in enumerate(self.batches):
-            try:
-                validation.check_claims(batch)
-                missing = validation.outstanding(batch, own)
-            except exception.ClaimConflict as exc:
-                conflict = conflict or exc
-                continue
-            except exception.InvalidField as exc:
-                self.error = exc
-                return
-            if not missing:
-                self.held = base.AnyOf(place)
-                return
-            if place in self.missing:
-                self.missing[place] = missing
-        self.error = conflict
+    def unlocked(self) -> list[tuple[int, Sequence[base.Claim]]]:
+        """Return the batches that may be claimed, with their positions."""
+        return [(place, batch) for place, batch in enumerate(self.batches)
+                if place not in self.busy]
 
 
-#: The outcomes of requests if all their claims are made.
-_Plan = dict[_Request, base.AnyOf]
+#: The outcomes of requests if their new claims are made, and these claims.
+_Plan = dict[_Request, tuple[base.AnyOf, Sequence[base.Claim]]]
 
 
 def _count(
@@ -466,14 +432,7 @@ def _count(
             amounts[resource] += amount
 
 
-def _outcome(place: int, new: int, refusals: _Refusals) -> base.AnyOf:
-    """Return an outcome with the refusals of the batches before."""
-    return base.AnyOf(place, new, {
-        refused: each for refused, each in refusals.items()
-        if refused < place})
-
-
-def _are_alike(batches: Mapping[int, Sequence[base.Claim]]) -> bool:
+def _are_alike(batches: Sequence[Sequence[base.Claim]]) -> bool:
     """Return whether batches are single claims that differ in the provider.
 
     A claim with a membership differs in the host, too.
@@ -482,7 +441,7 @@ def _are_alike(batches: Mapping[int, Sequence[base.Claim]]) -> bool:
     if first.group is not None or (
             not 1 < len(batches) <= fragments.CANDIDATES_MAX):
         return False
-    for batch in batches.values():
+    for batch in batches:
         claim = batch[0]
         if (len(batch) > 1 or claim.consumer != first.consumer
                 or claim.group is not None

@@ -4,6 +4,7 @@
 import sqlalchemy as sa
 
 from cellsched.claims import base as claims
+from cellsched.claims.sql import providers
 from cellsched.claims.sql import queries
 from cellsched.claims.sql import schema
 from cellsched.claims.sql import transactions
@@ -50,7 +51,7 @@ class TestAttempts(base.StoreTestCase):
                 (queries, 'consumers', self.store.consumers, ['c']),
                 (transactions, 'transfer',
                  lambda: self.store.transfer('c', 'd'), True),
-                (transactions, 'set_inventory',
+                (providers, 'set_inventory',
                  lambda: self.store.set_inventory('p', other), None),
                 (queries, 'usages_of',
                  lambda: self.store.usages(providers=['p']).usages,
