@@ -95,7 +95,8 @@ class GroupCommit(Generic[_Item]):
         :raises Exception: raised by the work for this item alone
         :raises cellsched.exception.ServiceBusy: the work for other items did
             not end in time, and the work for this one was not begun; or it
-            was begun and has not ended for ``WORK_S``, and may end later
+            was begun and has not ended for ``WORK_S``, and may end later;
+            ``kwargs`` has ``is_begun`` then
         """
         turn = _Turn(item, self._make_lock())
         with self._lock:
@@ -151,7 +152,7 @@ class GroupCommit(Generic[_Item]):
                 self._waiting.remove(turn)
                 raise exception.ServiceBusy(waiting=len(self._waiting) + 1)
         if not turn.woken.acquire(timeout=WORK_S):
-            raise exception.ServiceBusy(waiting=1)
+            raise exception.ServiceBusy(waiting=1, is_begun=True)
 
     def _leave(self) -> None:
         """Let a waiting thread work for all waiting items."""

@@ -156,8 +156,9 @@ class TestTogether(base.TestCase):
         self.assertIsNone(first.exception(600))
         done, (working,) = futures.wait(
             pair, 600, futures.FIRST_COMPLETED)
-        self.assertEqual([exception.ServiceBusy], [
-            type(each.exception()) for each in done])
+        [error] = [each.exception() for each in done]
+        self.assertIsInstance(error, exception.ServiceBusy)
+        self.assertTrue(error.kwargs['is_begun'])
         go_on.set()
         self.assertIsNone(working.exception(600))
 

@@ -100,36 +100,14 @@ same name.
 
 
 @dataclasses.dataclass(eq=False)
-class _Call:
-    """A call, for which another thread may write.
-
-    :ivar is_begun: whether a thread writes for it, or has written
-    """
-
-    is_begun: bool = dataclasses.field(default=False, init=False)
-
-
-@dataclasses.dataclass(eq=False)
-class _ClaimCall(_Call):
-    """The requests of a call that claims."""
-
-    requests: Sequence[RequestClaim]
-
-
-@dataclasses.dataclass(eq=False)
-class _ReleaseCall(_Call):
+class _Released:
     """The consumers of a call that releases, and its error."""
 
     consumers: list[str]
     error: exception.DatabaseUnreachable | None = None
 
 
-_Joined = TypeVar('_Joined', bound=_Call)
-
-
-def _begin(calls: Iterable[_Call]) -> None:
-    for each in calls:
-        each.is_begun = True
+_Item = TypeVar('_Item')
 
 
 class PlacementClaims(base.ClaimStore):
@@ -286,11 +264,12 @@ class PlacementClaims(base.ClaimStore):
             return
         with self._alone(consumers):
             self._do_in_turn(
-                self._claiming, self._claim_together, _ClaimCall(requests))
+                self._claiming, self._claim_together, requests)
 
-    def _claim_together(self, calls: Sequence[_ClaimCall]) -> None:
-        _begin(calls)
-        requests = [each for call in calls for each in call.requests]
+    def _claim_together(
+        self, calls: Sequence[Sequence[RequestClaim]]
+    ) -> None:
+        requests = [each for call in calls for each in call]
         try:
             self._guarded(self._batch(requests))
         except exception.DatabaseUnreachable as exc:
@@ -306,8 +285,8 @@ class PlacementClaims(base.ClaimStore):
                     each.outcome = exc
 
     def _do_in_turn(
-        self, group: batching.GroupCommit[_Joined],
-        work: Callable[[Sequence[_Joined]], None], call: _Joined,
+        self, group: batching.GroupCommit[_Item],
+        work: Callable[[Sequence[_Item]], None], item: _Item,
     ) -> None:
         """Write for a call, with those of other threads if possible.
 
@@ -315,28 +294,27 @@ class PlacementClaims(base.ClaimStore):
             for this call, and has not ended for ``batching.WORK_S``
         """
         try:
-            group.do(call)
-        except exception.ServiceBusy:
-            if call.is_begun:
+            group.do(item)
+        except exception.ServiceBusy as exc:
+            if exc.kwargs.get('is_begun'):
                 raise self._unreachable(
                     'another thread waits for an answer') from None
             with self._locks.held():
-                work([call])
+                work([item])
 
     def _batch(self, requests: Sequence[RequestClaim]) -> BatchClaim:
         return BatchClaim(self._server, self._guards, self._empty(), requests,
                           self._inventories)
 
     def release(self, consumers: Iterable[str]) -> None:
-        call = _ReleaseCall(
+        call = _Released(
             [each for each in consumers if messages.UUID.fullmatch(each)])
         with self._alone(call.consumers):
             self._do_in_turn(self._releasing, self._release_together, call)
         if call.error is not None:
             raise call.error
 
-    def _release_together(self, calls: Sequence[_ReleaseCall]) -> None:
-        _begin(calls)
+    def _release_together(self, calls: Sequence[_Released]) -> None:
         try:
             self._change(Release(
                 self._server, self._guards, self._owners,

@@ -162,17 +162,16 @@ class TestRequestsTogether(base.TestCase):
         self.assertEqual(['POST', 'GET', 'POST'], [
             each.partition(' ')[0] for each in self.client.requests])
 
-    def busy(self, is_begun):
+    def busy(self, **details):
         """Let each claim wait too long for the writes of other threads."""
-        def do(call):
-            call.is_begun = is_begun
-            raise exception.ServiceBusy(waiting=1)
+        def do(requests):
+            raise exception.ServiceBusy(waiting=1, **details)
 
         self.store._claiming.do = do
         self.client.requests = []
 
     def test_late_call_is_sent_alone(self):
-        self.busy(is_begun=False)
+        self.busy()
 
         [outcome] = self.store.claim_each([self.request()])
 
