@@ -142,19 +142,6 @@ def changes(
             yield uuid, None if is_missing else found
 
 
-def silent(
-    context: Any, cells: Sequence[Any], timeout_s: float
-) -> list[str]:
-    """Return the cells that do not answer in some seconds, by identity.
-
-    Blocks while all cells are asked in parallel.
-    """
-    answers = nova_context.scatter_gather_cells(
-        context, cells, timeout_s, _ask)
-    return sorted(cell.identity for cell in cells if (
-        nova_context.is_cell_failure_sentinel(answers[cell.uuid])))
-
-
 @dataclasses.dataclass(frozen=True)
 class Place:
     """The host of an instance.
@@ -170,43 +157,29 @@ class Place:
     is_changing: bool
 
 
-def places(
-    context: Any, cells: Sequence[Any], instances: Sequence[str]
-) -> tuple[dict[str, Place], bool]:
-    """Return the places of instances, and whether all cells answered.
-
-    Blocks while all cells are read in parallel.
-    """
-    found: dict[str, Place] = {}
-    answers = nova_context.scatter_gather_cells(
-        context, cells, nova_context.CELL_TIMEOUT, _places,
-        instances).values()
-    is_complete = True
-    for rows in answers:
-        if nova_context.is_cell_failure_sentinel(rows):
-            is_complete = False
-        else:
-            found |= rows
-    return found, is_complete
-
-
 def gathered(
-    context: Any, cells: Sequence[Any], read: Callable[..., Any],
-    *arguments: Any,
-) -> dict[str, Any]:
-    """Return what all cells that answer have found together.
+    context: Any, cells: Sequence[Any],
+    read: Callable[..., Mapping[str, Any]], *arguments: Any,
+    timeout_s: float = nova_context.CELL_TIMEOUT,
+) -> tuple[dict[str, Any], list[Any]]:
+    """Return what all cells have found together, and those without an answer.
 
     Blocks while the cells are read in parallel.
 
     :param read: reads the cell that a context targets
+    :param timeout_s: seconds to wait for an answer
     """
     found: dict[str, Any] = {}
-    for rows in nova_context.scatter_gather_cells(
-            context, cells, nova_context.CELL_TIMEOUT, read,
-            *arguments).values():
-        if not nova_context.is_cell_failure_sentinel(rows):
+    silent = []
+    answers = nova_context.scatter_gather_cells(
+        context, cells, timeout_s, read, *arguments)
+    for cell in cells:
+        rows = answers[cell.uuid]
+        if nova_context.is_cell_failure_sentinel(rows):
+            silent.append(cell)
+        else:
             found |= rows
-    return found
+    return found, silent
 
 
 def _changes(
@@ -305,13 +278,14 @@ def may_change_unseen(sign: tuple[Any, ...]) -> bool:
 
 
 @db.pick_context_manager_reader
-def _ask(context: Any) -> None:
-    """Make a round trip to the cell that a context targets."""
+def ping(context: Any) -> dict[str, Any]:
+    """Make a round trip to the cell that a context targets; find nothing."""
     context.session.execute(sa.text('SELECT 1'))
+    return {}
 
 
 @db.pick_context_manager_reader
-def _places(context: Any, uuids: Sequence[str]) -> dict[str, Place]:
+def places(context: Any, uuids: Sequence[str]) -> dict[str, Place]:
     """Return the places of the instances in one cell."""
     instance = models.Instance
     return {uuid: Place(host, node, task_state is not None)

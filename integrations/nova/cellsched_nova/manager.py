@@ -198,12 +198,14 @@ class ColumnSchedulerManager(SchedulerManager):
         def ask_cells() -> str:
             cells = self.host_manager.cells.values()
             # A cell has less time than all checks together.
-            silent = nova_cells.silent(
-                nova_context.get_admin_context(), [*cells], timeout_s / 2)
+            _, silent = nova_cells.gathered(
+                nova_context.get_admin_context(), [*cells], nova_cells.ping,
+                timeout_s=timeout_s / 2)
+            names = ', '.join(sorted(cell.identity for cell in silent))
             if silent and len(silent) == len(cells):
                 raise exception.CellUnreachable(
-                    cell=', '.join(silent), reason='no cell answers')
-            return f'no answer of {", ".join(silent)}' if silent else ''
+                    cell=names, reason='no cell answers')
+            return f'no answer of {names}' if silent else ''
 
         def probe() -> str:
             with self._claims.deadline.of_request(timeout_s):

@@ -412,13 +412,13 @@ class NovaHosts(source.HostSource):
         cells = self._host_manager.cells
         asked = [cells[uuid] for uuid in {each[1] for each in known.values()}
                  if uuid in cells]
-        states = nova_cells.gathered(
+        states, _ = nova_cells.gathered(
             context, asked, nova_cells.service_states,
             [each[0] for each in known.values()])
         changed = {row for row, each in known.items()
                    if states.get(each[0]) != (each[2], each[3])}
         if hardware_of:
-            reported = nova_cells.gathered(
+            reported, _ = nova_cells.gathered(
                 context, asked, nova_cells.reported_hardware,
                 [known[row][-2] for row in hardware_of], self._hardware)
             for row in hardware_of:
@@ -488,12 +488,12 @@ class NovaHosts(source.HostSource):
             return {}, True
         by_name = {(node.host, node.hypervisor_hostname): uuid
                    for uuid, node in list(self._nodes.items())}
-        found, is_complete = nova_cells.places(
+        found, silent = nova_cells.gathered(
             nova_context.get_admin_context(),
-            list(self._host_manager.cells.values()), uuids)
+            list(self._host_manager.cells.values()), nova_cells.places, uuids)
         return {uuid: dataclasses.replace(
             place, node=by_name.get((place.host, place.node)))
-            for uuid, place in found.items()}, is_complete
+            for uuid, place in found.items()}, not silent
 
     def _pause_s(self, least_s: float) -> float:
         """Return the seconds between two reads.
@@ -563,7 +563,7 @@ class NovaHosts(source.HostSource):
         pending = self._pending_choices.listed()
         if not pending:
             return []
-        claimed = nova_cells.gathered(
+        claimed, _ = nova_cells.gathered(
             context, list(self._host_manager.cells.values()),
             nova_cells.claimed_by_computes,
             list({instance for instance, _ in pending}))

@@ -208,7 +208,7 @@ class TestReads(configuration_fixtures.TestCase):
             reading = pool.submit(self.changes)
             try:
                 self.assertTrue(begun.wait(60))
-                self.assertEqual({'host1': 1}, cells.gathered(
+                self.assertEqual(({'host1': 1}, []), cells.gathered(
                     self.context, self.cells[:1],
                     lambda context, host: {host: 1}, 'host1'))
             finally:
