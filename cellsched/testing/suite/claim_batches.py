@@ -385,11 +385,14 @@ class ClaimAlternatives(claim_cases.ClaimStoreCase):
         store = self.make_store()
         first, second = (self.make_provider(store, VCPU=1) for _ in range(2))
         held = self.make_claim(second, VCPU=1)
+        [full] = self.alternatives([first], VCPU=9)
         requests = [
             self.alternatives([first, second], VCPU=1),
             self.alternatives([first, second], VCPU=1),
             self.alternatives([first, second], VCPU=1),
-            self.alternatives([first], held.consumer, VCPU=1)]
+            self.alternatives([first], held.consumer, VCPU=1),
+            self.alternatives([first], ' ', VCPU=1),
+            [full, self.alternatives([first], full[0].consumer, VCPU=-1)[0]]]
         store.claim([held])
 
         outcomes = store.claim_each(requests)
@@ -398,10 +401,11 @@ class ClaimAlternatives(claim_cases.ClaimStoreCase):
                    if isinstance(each, base.AnyOf)]
         self.assertEqual([0, None, None], sorted(
             granted, key=lambda place: place is None))
-        [conflict] = [each for each in outcomes
-                      if not isinstance(each, base.AnyOf)]
+        conflict, *invalid = [each for each in outcomes
+                              if not isinstance(each, base.AnyOf)]
         assert isinstance(conflict, exception.ClaimConflict)
         self.assertEqual(held.consumer, conflict.consumer)
+        self.assertEqual([exception.InvalidField] * 2, [*map(type, invalid)])
         self.assertUsed(store, first, 1, VCPU=1)
         self.assertUsed(store, second, 1, VCPU=1)
 

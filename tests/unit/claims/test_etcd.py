@@ -294,27 +294,6 @@ class TestAlternatives(on_model.TestCase):
         self.assertEqual(2, len(sent))
         self.assertEqual({'g': 2, 'h': 1, 'i': 0}, self.used())
 
-    def test_each_request_has_its_own_outcome(self):
-        [[held], _] = earlier = self.request('gh')
-        self.store.claim_any(earlier)
-        other = [[claims.Claim(held.consumer, 'i', {'VCPU': 1})]]
-        bad = [[claims.Claim('', 'i', {'VCPU': 1})]]
-        late = [*self.request('g', 9), [claims.Claim(
-            next(self.names), 'i', {'VCPU': -1})]]
-
-        outcomes = self.store.claim_each([
-            other, self.request('g', 9), bad, late, self.request('gh', 3),
-            self.request('i')])
-
-        self.assertEqual(
-            [exception.ClaimConflict, claims.AnyOf, exception.InvalidField,
-             exception.InvalidField, claims.AnyOf, claims.AnyOf],
-            [*map(type, outcomes)])
-        self.assertEqual([None, 1, 0], [
-            each.chosen for each in outcomes
-            if isinstance(each, claims.AnyOf)])
-        self.assertEqual({'g': 1, 'h': 3, 'i': 1}, self.used())
-
     def test_more_requests_than_fit_are_several_requests(self):
         for name in self.HOSTS:
             self.store.set_inventory(name, {'VCPU': claims.Inventory(500)})

@@ -229,18 +229,6 @@ class TestAttempts(base.StoreTestCase):
         [usage] = self.store.usages(providers=['p']).usages
         self.assertEqual(({'VCPU': 3}, 3), (usage.used, usage.consumers))
 
-    def test_conflict_or_invalid_field_ends_its_own_request(self):
-        self.store.claim([claims.Claim('0', 'p', {'VCPU': 2})])
-        wrong = [[claims.Claim('x', 'p', {'VCPU': 0})]]
-
-        conflict, made, invalid = self.store.claim_each(
-            [*self.requests(2, 'p'), wrong])
-
-        self.assertIsInstance(conflict, exception.ClaimConflict)
-        self.assertEqual(claims.AnyOf(0, 1), made)
-        self.assertIsInstance(invalid, exception.InvalidField)
-        self.assertEqual(['0', '1'], self.store.consumers())
-
     def test_locked_hosts_are_passed_over_for_all_requests(self):
         self.provide('q')
         write, locked = self.store._write, [{'p'}]

@@ -75,27 +75,3 @@ class TestRecount(base.TestCase):
 
         [usage] = store.usages().usages
         self.assertEqual(({'VCPU': 2}, 1), (usage.used, usage.consumers))
-
-
-class TestProviders(base.StoreTestCase):
-    """A consumer with several providers is counted on each of them."""
-
-    def setUp(self):
-        super().setUp()
-        self.provide(*PROVIDERS)
-
-    def figures(self):
-        return [(usage.used.get('VCPU'), usage.consumers) for usage
-                in self.store.usages(providers=PROVIDERS[:3]).usages]
-
-    def test_consumer_counts_on_each_provider_of_a_batch(self):
-        batch = [claims.Claim('c', 'p0', {'VCPU': 2}),
-                 claims.Claim('c', 'p1', {'VCPU': 3}),
-                 claims.Claim('d', 'p1', {'VCPU': 1})]
-        for _ in range(2):
-            self.store.claim(batch)
-            self.assertEqual([(2, 1), (4, 2), (0, 0)], self.figures())
-
-        self.store.release(['c'])
-
-        self.assertEqual([(0, 0), (1, 1), (0, 0)], self.figures())
