@@ -23,15 +23,16 @@ def _zone(aggregate: 'AggregateRow') -> str:
     return aggregate.metadata.get(_ZONE_KEY, '')
 
 
-def _properties(aggregate: 'AggregateRow') -> base.Pairs:
-    return base.Pairs({key: value for key, value in aggregate.metadata.items()
-                       if key != _ZONE_KEY})
+def _properties(aggregate: 'AggregateRow') -> base.ShownValue:
+    return base.ShownValue({
+        key: value for key, value in aggregate.metadata.items()
+        if key != _ZONE_KEY}, base.pairs_text)
 
 
 _COLUMNS: base.Columns = {
     'id': 'id', 'name': 'name', 'uuid': 'uuid', 'availability_zone': _zone,
     'properties': _properties,
-    'hosts': lambda aggregate: base.Lines(aggregate.hosts)}
+    'hosts': lambda aggregate: base.lines(aggregate.hosts)}
 
 _AGGREGATE = base.argument(
     'aggregate', metavar='AGGREGATE', help='id or name of the aggregate')

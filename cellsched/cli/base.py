@@ -574,20 +574,29 @@ def values(columns: Columns, item: Any) -> tuple[Any, ...]:
         for get in columns.values())
 
 
-class Lines(cliff_columns.FormattableColumn[list[str]]):
-    """A list, of which a table shows one value on each line."""
+class ShownValue(cliff_columns.FormattableColumn[Any]):
+    """A value, which a table shows as a text.
+
+    :param text: returns the text
+    """
+
+    def __init__(self, value: Any, text: Callable[[Any], str]) -> None:
+        super().__init__(value)
+        self._text = text
 
     def human_readable(self) -> str:
-        return '\n'.join(self.machine_readable())
+        return self._text(self.machine_readable())
 
 
-class Pairs(cliff_columns.FormattableColumn[Mapping[str, Any]]):
-    """A mapping, which a table shows as KEY=VALUE in one line."""
+def lines(values: Sequence[str]) -> ShownValue:
+    """Return a list, of which a table shows one value on each line."""
+    return ShownValue(values, '\n'.join)
 
-    def human_readable(self) -> str:
-        return ', '.join(
-            f'{key}={value!r}'
-            for key, value in sorted(self.machine_readable().items()))
+
+def pairs_text(mapping: Mapping[str, Any]) -> str:
+    """Return a mapping as KEY=VALUE in one line."""
+    return ', '.join(
+        f'{key}={value!r}' for key, value in sorted(mapping.items()))
 
 
 def or_empty(name: str) -> Callable[[Any], Any]:

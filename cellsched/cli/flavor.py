@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 _COLUMNS: base.Columns = {
     'id': 'flavorid', 'name': 'name', 'ram': 'memory_mb', 'disk': 'root_gb',
     'ephemeral': 'ephemeral_gb', 'swap': 'swap', 'vcpus': 'vcpus',
-    'properties': lambda flavor: base.Pairs(
-        flavor.get('extra_specs') or {}).human_readable()}
+    'properties': lambda flavor: base.pairs_text(
+        flavor.get('extra_specs') or {})}
 
 _FLAVOR = base.argument(
     'flavor', metavar='FLAVOR', help='id or name of the flavor')

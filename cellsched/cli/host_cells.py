@@ -13,7 +13,6 @@ import textwrap
 from typing import Any
 from typing import TYPE_CHECKING
 
-from cliff import columns
 import numpy as np
 
 from cellsched.hardware.devices import Pool
@@ -32,13 +31,6 @@ Claims = Mapping[str, Mapping[str, int]]
 
 #: Characters of a line of the picture, in a table of 80 columns.
 _WIDTH = 64
-
-
-class HostCells(columns.FormattableColumn[list[dict[str, Any]]]):
-    """Cells; a table shows a picture of them."""
-
-    def human_readable(self) -> str:
-        return '\n'.join(_picture(self.machine_readable()))
 
 
 def read(
@@ -90,7 +82,7 @@ def pictures(deployment: 'ReadDeployment') -> Iterator[str]:
     for place in np.argsort(hosts['host']).tolist():
         if cells := read(hosts, place, deployment):
             yield '\n  '.join(
-                [f'Host {hosts["host"][place]}:', *_picture(cells)])
+                [f'Host {hosts["host"][place]}:', *picture(cells)])
 
 
 def _cell(
@@ -135,7 +127,8 @@ def _pool(
     return {'device': pool.title, 'free': count, 'total': total}
 
 
-def _picture(cells: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def picture(cells: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield the lines of a picture of the cells of a host."""
     marks = _marks(cells)
     for cell in cells:
         yield ('near to no NUMA cell' if cell['cell'] is None

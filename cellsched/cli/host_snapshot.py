@@ -6,12 +6,12 @@ A command imports this module when it runs: it imports numpy.
 
 from collections.abc import Iterable
 from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
 import json
 import pathlib
 import textwrap
 from typing import Any
-
-from cliff import columns as cliff_columns
 
 from cellsched.cli.app import App
 from cellsched.cli.app import Shell
@@ -43,23 +43,17 @@ _WRAPPER = textwrap.TextWrapper(
     64, subsequent_indent='  ', break_on_hyphens=False)
 
 
-class HostProviders(cliff_columns.FormattableColumn[list[dict[str, Any]]]):
-    """Child and sharing providers; a table shows one on each line."""
-
-    def human_readable(self) -> str:
-        return '\n'.join(map(_line, self.machine_readable()))
+def _cells_text(cells: Sequence[Mapping[str, Any]]) -> str:
+    return '\n'.join(host_cells.picture(cells))
 
 
-class HostColumns(cliff_columns.FormattableColumn[dict[str, Any]]):
-    """Values of columns; a table leaves out those of providers and cells."""
-
-    def human_readable(self) -> str:
-        return '\n'.join(
-            _WRAPPER.fill(f'{name}={value}')
-            for name, value in self.machine_readable().items()
-            if name not in _SHOWN_ELSEWHERE
-            and not (name.startswith(AVAILABLE) and AT in name)
-            and not units.named({name.removeprefix(AVAILABLE): 1}))
+def _columns_text(values: Mapping[str, Any]) -> str:
+    """Return values of columns, without those of providers and cells."""
+    return '\n'.join(
+        _WRAPPER.fill(f'{name}={value}') for name, value in values.items()
+        if name not in _SHOWN_ELSEWHERE
+        and not (name.startswith(AVAILABLE) and AT in name)
+        and not units.named({name.removeprefix(AVAILABLE): 1}))
 
 
 def read(app: App, path: pathlib.Path) -> HostDocument:
@@ -131,12 +125,14 @@ def row(app: Shell, path: pathlib.Path | None, name: str) -> dict[str, Any]:
         hosts, number, app.deployment if path is None else None)
     return {
         **fields,
-        **({'Cells': host_cells.HostCells(cells)} if cells else {}),
-        'Providers': HostProviders(_providers(hosts, number)),
-        'Columns': HostColumns({
+        **({'Cells': base.ShownValue(cells, _cells_text)} if cells else {}),
+        'Providers': base.ShownValue(
+            _providers(hosts, number),
+            lambda providers: '\n'.join(map(_line, providers))),
+        'Columns': base.ShownValue({
             column: (values['values'][values['codes'][number]]
                      if isinstance(values, dict) else values[number])
-            for column, values in document.items()})}
+            for column, values in document.items()}, _columns_text)}
 
 
 def export(app: Shell, file: str) -> None:

@@ -4,8 +4,6 @@
 import argparse
 from typing import Any
 
-from cliff import columns
-
 from cellsched.cli import base
 from cellsched import plugins
 
@@ -66,16 +64,9 @@ class ShowPlugin(base.ShowOne):
             kind, name, inspection.module_of(points[0]),
             '\n'.join(found.text), ', '.join(found.hints),
             ', '.join(found.reads), ', '.join(found.capabilities),
-            _Options(found.options), found.problem)
-
-
-class _Options(columns.FormattableColumn):
-    """Options; a table shows them as paragraphs."""
-
-    def human_readable(self) -> str:
-        return '\n\n'.join(
-            f'[{option["group"]}] {option["name"]} = {option["default"]}\n'
-            f'{option["help"]}' for option in self.machine_readable())
+            base.ShownValue(found.options, lambda options: '\n\n'.join(
+                '[{group}] {name} = {default}\n{help}'.format(**option)
+                for option in options)), found.problem)
 
 
 def _inspection() -> Any:

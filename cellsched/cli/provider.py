@@ -16,7 +16,6 @@ import re
 from typing import Any
 from typing import TYPE_CHECKING
 
-from cliff import columns
 import os_resource_classes
 
 from cellsched.cli.app import Shell
@@ -37,33 +36,19 @@ _NUMBER = re.compile(r'-?[0-9]{1,20}(\.[0-9]{1,20})?')
 _RATIO = 'allocation_ratio'
 
 
-class _Usage(columns.FormattableColumn[dict[str, dict[str, Any]]]):
-    """Inventories by class; a table shows usage and capacity of each.
+# ``host show`` shows NUMA cells, with their CPUs, pages and devices.
 
-    ``host show`` shows NUMA cells, with their CPUs, pages and devices.
-    """
-
-    def human_readable(self) -> str:
-        return '\n'.join(
-            f'{name} {fields["used"]}/{fields["capacity"]}' for name, fields
-            in units.plain(self.machine_readable()).items())
+def _usage_text(inventories: Mapping[str, Mapping[str, Any]]) -> str:
+    return '\n'.join(
+        f'{name} {fields["used"]}/{fields["capacity"]}'
+        for name, fields in units.plain(inventories).items())
 
 
-class _Inventories(columns.FormattableColumn[dict[str, dict[str, Any]]]):
-    """Inventories by class; a table shows all fields, without NUMA cells."""
-
-    def human_readable(self) -> str:
-        return '\n'.join(
-            f'{name}: ' + ', '.join(
-                f'{field}={value}' for field, value in fields.items())
-            for name, fields in units.plain(self.machine_readable()).items())
-
-
-class _Count(columns.FormattableColumn[list[str]]):
-    """Names; a table shows their number."""
-
-    def human_readable(self) -> str:
-        return str(len(self.machine_readable()))
+def _inventories_text(inventories: Mapping[str, Mapping[str, Any]]) -> str:
+    return '\n'.join(
+        f'{name}: ' + ', '.join(
+            f'{field}={value}' for field, value in fields.items())
+        for name, fields in units.plain(inventories).items())
 
 
 def _fields(provider: 'ProviderRecord') -> dict[str, dict[str, Any]]:
@@ -78,9 +63,10 @@ _COLUMNS: base.Columns = {
     'parent': base.or_empty('parent'), 'root': 'root',
     'host': base.or_empty('host'), 'cell': base.or_empty('cell'),
     'aggregate': base.or_empty('aggregate'), 'consumers': 'consumers',
-    'inventories': lambda each: _Inventories(_fields(each)),
-    'over_capacity': lambda each: base.Lines(each.over_capacity),
-    'traits': lambda each: base.Lines(sorted(each.traits))}
+    'inventories': lambda each: base.ShownValue(
+        _fields(each), _inventories_text),
+    'over_capacity': lambda each: base.lines(each.over_capacity),
+    'traits': lambda each: base.lines(sorted(each.traits))}
 
 _PROVIDER = base.argument(
     'provider', metavar='PROVIDER', help='name or uuid of the provider')
@@ -101,9 +87,11 @@ _CONTENTS = (
         'Name': 'name', 'UUID': 'uuid', 'Kind': 'kind',
         'Parent': base.or_empty('parent'), 'Root': 'root',
         'Cell': base.or_empty('cell'), 'Aggregate': base.or_empty('aggregate'),
-        'Inventories': lambda each: _Usage(_fields(each)),
-        'Over Capacity': lambda each: base.Lines(each.over_capacity),
-        'Traits': lambda each: _Count(sorted(each.traits))})
+        'Inventories': lambda each: base.ShownValue(
+            _fields(each), _usage_text),
+        'Over Capacity': lambda each: base.lines(each.over_capacity),
+        'Traits': lambda each: base.ShownValue(
+            sorted(each.traits), lambda names: str(len(names)))})
 def list_providers(
     app: Shell, args: argparse.Namespace
 ) -> 'Iterable[ProviderRecord]':

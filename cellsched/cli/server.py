@@ -11,8 +11,6 @@ from typing import Any
 from typing import ClassVar
 from typing import TYPE_CHECKING
 
-from cliff import columns
-
 from cellsched.cli.app import INTERRUPTED
 from cellsched.cli.app import Shell
 from cellsched.cli import base
@@ -217,70 +215,50 @@ def list_servers(
     return found
 
 
-class _Flavor(columns.FormattableColumn[dict[str, Any]]):
-
-    def human_readable(self) -> str:
-        flavor = self.machine_readable()
-        if not flavor:
-            return ''
-        return (f"{flavor['name']}: {flavor['vcpus']} VCPUs, {flavor['ram']} "
-                f"MB, {flavor['disk']} GB")
-
-
-class _NamedColumn(columns.FormattableColumn[dict[str, str]]):
-
-    def human_readable(self) -> str:
-        fields = self.machine_readable()
-        name, identity = fields.get('name'), fields.get('id', '')
-        return f'{name} ({identity})' if name else identity
-
-
-class _Faults(columns.FormattableColumn[list[dict[str, Any]]]):
-
-    def human_readable(self) -> str:
-        return '\n'.join(f"{each['created']} {each['message']}"
-                         for each in self.machine_readable())
-
-
-class _Moves(columns.FormattableColumn[list[dict[str, Any]]]):
-
-    def human_readable(self) -> str:
-        return '\n'.join(
-            f"{each['created']} {each['kind']} {each['source']} -> "
-            f"{each['dest']}: {each['status']}"
-            for each in self.machine_readable())
-
-
-def _flavor(details: 'ServerDetails') -> _Flavor:
+def _flavor(details: 'ServerDetails') -> base.ShownValue:
     flavor = details.flavor
-    return _Flavor({} if flavor is None else {
+    return base.ShownValue({} if flavor is None else {
         'name': flavor.get('name'), 'vcpus': flavor.get('vcpus'),
         'ram': flavor.get('memory_mb'), 'disk': flavor.get('root_gb'),
         'ephemeral': flavor.get('ephemeral_gb'), 'swap': flavor.get('swap'),
-        'extra_specs': dict(flavor.get('extra_specs') or {})})
+        'extra_specs': dict(flavor.get('extra_specs') or {})},
+        lambda fields: '' if not fields else
+        '{name}: {vcpus} VCPUs, {ram} MB, {disk} GB'.format(**fields))
 
 
-def _group(details: 'ServerDetails') -> _NamedColumn:
+def _named(fields: Mapping[str, str]) -> base.ShownValue:
+    """Return a name and an id."""
+    return base.ShownValue(fields, lambda fields: (
+        '{name} ({id})'.format(**fields) if fields.get('name')
+        else fields.get('id', '')))
+
+
+def _group(details: 'ServerDetails') -> base.ShownValue:
     group = details.group
-    return _NamedColumn({} if group is None else {
+    return _named({} if group is None else {
         'id': group.uuid, 'name': group.name})
 
 
-def _faults(details: 'ServerDetails') -> _Faults:
-    return _Faults([
+def _faults(details: 'ServerDetails') -> base.ShownValue:
+    return base.ShownValue([
         {'code': fault.code, 'message': fault.message,
          'details': fault.details, 'host': fault.host,
          'created': base.shown(fault.created_at)}
-        for fault in details.faults])
+        for fault in details.faults],
+        lambda rows: '\n'.join(
+            '{created} {message}'.format(**row) for row in rows))
 
 
-def _moves(details: 'ServerDetails') -> _Moves:
-    return _Moves([
+def _moves(details: 'ServerDetails') -> base.ShownValue:
+    return base.ShownValue([
         {'id': move.uuid, 'kind': move.kind, 'status': move.status,
          'source': move.source, 'dest': move.dest, 'reason': move.reason,
          'created': base.shown(move.created_at),
          'updated': base.shown(move.updated_at)}
-        for move in details.moves])
+        for move in details.moves],
+        lambda rows: '\n'.join(
+            '{created} {kind} {source} -> {dest}: {status}'.format(**row)
+            for row in rows))
 
 
 _DETAILS: base.Columns = {
@@ -288,7 +266,7 @@ _DETAILS: base.Columns = {
     'task_state': 'server.task_state', 'cell': 'server.cell',
     'host': 'server.host', 'availability_zone': 'server.availability_zone',
     'flavor': _flavor,
-    'image': lambda details: _NamedColumn(dict(details.image)),
+    'image': lambda details: _named(dict(details.image)),
     'server_group': _group, 'attempts': 'server.attempts',
     'reason': 'server.reason', 'project_id': 'server.project_id',
     'user_id': 'server.user_id',

@@ -16,19 +16,15 @@ if TYPE_CHECKING:
 _DIGITS_MAX = 20
 
 
-class _Rules(base.Pairs):
-    """Rules; a table shows their texts without quotes."""
-
-    def human_readable(self) -> str:
-        return ', '.join(
-            f'{name}={value}'
-            for name, value in sorted(self.machine_readable().items()))
+def _rules(group: 'objects.InstanceGroup') -> base.ShownValue:
+    return base.ShownValue(group.rules, lambda rules: ', '.join(
+        f'{name}={value}' for name, value in sorted(rules.items())))
 
 
 _COLUMNS: base.Columns = {
     'id': 'uuid', 'name': 'name', 'policy': 'policy',
-    'rules': lambda group: _Rules(group.rules),
-    'members': lambda group: base.Lines(group.members),
+    'rules': _rules,
+    'members': lambda group: base.lines(group.members),
     'project_id': 'project_id', 'user_id': 'user_id'}
 
 
@@ -75,7 +71,7 @@ def create_server_group(
              'value, is [api] max_limit'),
     columns={
         'ID': 'uuid', 'Name': 'name', 'Policy': base.or_empty('policy'),
-        'Rules': lambda group: _Rules(group.rules)})
+        'Rules': _rules})
 def list_server_groups(
     app: Shell, args: argparse.Namespace
 ) -> 'Iterable[objects.InstanceGroup]':

@@ -203,7 +203,7 @@ class TestHost(base.CommandTestCase):
             'PCPU': 3, units.cpu(2): 1, units.cpu(10): 1, units.cpu(5): 1,
             units.pages(0, 2 ** 20): 2,
             units.device(described.devices[0]): 1}})
-        text = host_cells.HostCells(found).human_readable()
+        text = '\n'.join(host_cells.picture(found))
 
         self.assertEqual(
             [{'server': server, 'cpus': [2, 10], 'pages': {'1 GB': 2},
