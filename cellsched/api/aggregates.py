@@ -11,7 +11,6 @@ from oslo_utils import uuidutils
 
 from cellsched.api import authorization
 from cellsched.api import base
-from cellsched.api import schemas
 from cellsched.api import validation
 from cellsched.cells import target
 from cellsched.clock import Clock
@@ -76,7 +75,7 @@ class Aggregates(base.Controller):
                 problem=f'{json_schema.shown(name)} is a number',
                 expected='a name that cannot be the id of an aggregate')
         json_schema.check(
-            _WHERE, metadata, schemas.METADATA, 'metadata')
+            _WHERE, metadata, validation.METADATA, 'metadata')
         for key, value in metadata.items():
             # None removes a key, and a new aggregate has none.
             validation.check_text(_WHERE, f'metadata.{key}', value)
@@ -123,7 +122,7 @@ class Aggregates(base.Controller):
             and a cell does not answer
         """
         json_schema.check(
-            _WHERE, metadata, schemas.METADATA, 'metadata')
+            _WHERE, metadata, validation.METADATA, 'metadata')
         keys.METADATA.check(metadata, _WHERE, 'metadata')
         return self._change(name, aggregates.set_metadata, metadata)
 
@@ -144,7 +143,7 @@ class Aggregates(base.Controller):
         :raises cellsched.exception.ZoneInUse: as :meth:`set_metadata`
         :raises cellsched.exception.DatabaseUnreachable: likewise
         """
-        json_schema.check(_WHERE, hosts, schemas.HOSTS, 'hosts')
+        json_schema.check(_WHERE, hosts, validation.HOSTS, 'hosts')
         with self._database.reader() as connection:
             mapped = host_mappings.get_many(connection, hosts)
         for host in hosts:
@@ -166,7 +165,7 @@ class Aggregates(base.Controller):
         :raises cellsched.exception.ZoneInUse: as :meth:`set_metadata`
         :raises cellsched.exception.DatabaseUnreachable: likewise
         """
-        json_schema.check(_WHERE, hosts, schemas.HOSTS, 'hosts')
+        json_schema.check(_WHERE, hosts, validation.HOSTS, 'hosts')
         present = set(self._get(name).hosts)
         for host in hosts:
             if host not in present:

@@ -8,7 +8,6 @@ from oslo_utils import uuidutils
 
 from cellsched.api import authorization
 from cellsched.api import base
-from cellsched.api import schemas
 from cellsched.api import validation
 from cellsched.clock import Clock
 from cellsched.context import RequestContext
@@ -56,7 +55,7 @@ class Flavors(base.Controller):
         json_schema.check('flavor', {
             'name': name, 'id': flavorid, 'vcpus': vcpus, 'ram': ram_mb,
             'disk': disk_gb, 'ephemeral': ephemeral_gb, 'swap': swap_mb,
-        }, schemas.FLAVOR)
+        }, validation.FLAVOR)
         flavor = objects.Flavor(
             name=name, flavorid=flavorid, vcpus=vcpus, memory_mb=ram_mb,
             root_gb=disk_gb, ephemeral_gb=ephemeral_gb, swap=swap_mb,
@@ -101,7 +100,7 @@ class Flavors(base.Controller):
         """
         validation.check_text('flavor', 'name', name)
         json_schema.check(
-            'flavor', extra_specs, schemas.EXTRA_SPECS, 'extra_specs')
+            'flavor', extra_specs, validation.EXTRA_SPECS, 'extra_specs')
         with self._database.writer() as connection:
             flavor = flavors.get(connection, name)
             merged = {**(flavor.get('extra_specs') or {}), **extra_specs}

@@ -9,7 +9,7 @@ from typing import Any
 from cellsched.api import authorization
 from cellsched.api import base
 from cellsched.api.moves import Moves
-from cellsched.api import server_history
+from cellsched.api import server_details
 from cellsched.api.services import Services
 from cellsched.api import validation
 from cellsched.cells import target
@@ -64,7 +64,7 @@ class HostDrain(base.Controller):
     def __init__(
         self, authorizer: authorization.Authorizer, database: session.Database,
         targets: target.Targets, moves: Moves,
-        services: Services, history: server_history.ServerHistory,
+        services: Services, history: server_details.ServerHistory,
         claims: claims_base.Claims, clock: Clock, down_s: float,
     ) -> None:
         super().__init__(authorizer)
@@ -148,9 +148,7 @@ class HostDrain(base.Controller):
         validation.check_text('host', 'name', host)
         validation.check_count('host', 'at_once', at_once, MOVES_MAX)
         with self._database.reader() as connection:
-            cell = host_mappings.get_many(connection, [host]).get(host)
-        if cell is None:
-            raise exception.HostMappingNotFound(host=host)
+            cell = host_mappings.get(connection, host)
         return _Departures(
             self._targets.database(cell), host, at_once, self._clock,
             self._down_s, evacuates)
@@ -161,66 +159,63 @@ class HostDrain(base.Controller):
         return page.migrations[0].reason if page.migrations else ''
 
 
+@dataclasses.dataclass(eq=False)
 class _Departures:
     """The servers of a host, and the progress of their moves.
 
     :param evacuates: whether the host is down: moves replace the tasks of
         servers, and the host is not expected to remove its copies
+    :ivar reasons: reasons of the servers that stay
+    :ivar copies: servers on other hosts, of which the host still has a copy
     """
 
-    def __init__(
-        self, database: session.Database, host: str, at_once: int,
-        clock: Clock, down_s: float, evacuates: bool,
-    ) -> None:
-        self.database = database
-        self._host = host
-        self._at_once = at_once
-        self._clock = clock
-        self._down_s = down_s
-        self._evacuates = evacuates
-        self._names: dict[str, str | None] = {}
-        self._begun: set[str] = set()
-        #: Reasons of the servers that stay.
-        self._reasons: dict[str, str] = {}
-        #: Servers on other hosts, of which the host still has a copy.
-        self._copies: set[str] = set()
+    database: session.Database
+    host: str
+    at_once: int
+    clock: Clock
+    down_s: float
+    evacuates: bool
+    names: dict[str, str | None] = dataclasses.field(default_factory=dict)
+    begun: set[str] = dataclasses.field(default_factory=set)
+    reasons: dict[str, str] = dataclasses.field(default_factory=dict)
+    copies: set[str] = dataclasses.field(default_factory=set)
 
     def is_up(self) -> bool:
         """Return whether the host is up."""
         with self.database.reader() as connection:
-            return services.is_up(connection, self._host, self.database.now(),
-                                  self._down_s)
+            return services.is_up(connection, self.host, self.database.now(),
+                                  self.down_s)
 
     def run(
         self, begin: Callable[[str], None], why: Callable[[str], str],
         timeout_s: float, show: Callable[[int, int], None],
     ) -> list[Departure]:
-        deadline = self._clock.monotonic() + timeout_s
+        deadline = self.clock.monotonic() + timeout_s
         while True:
             rows = self._read()
             self._go_on(rows, begin, why)
-            pending = rows.keys() - self._reasons.keys()
-            waiting = pending or self._copies and self.is_up()
-            show(len(self._names) - len(pending | self._copies),
-                 len(self._names))
-            if not waiting or self._clock.monotonic() >= deadline:
-                return [self._departure(uuid, rows) for uuid in self._names]
-            self._clock.sleep(_INTERVAL_S)
+            pending = rows.keys() - self.reasons.keys()
+            waiting = pending or self.copies and self.is_up()
+            show(len(self.names) - len(pending | self.copies),
+                 len(self.names))
+            if not waiting or self.clock.monotonic() >= deadline:
+                return [self._departure(uuid, rows) for uuid in self.names]
+            self.clock.sleep(_INTERVAL_S)
 
     def _read(self) -> dict[str, Any]:
         """Return the servers that are still on the host."""
         with self.database.reader() as connection:
             rows = {row.uuid: row
-                    for row in on_host.list_all(connection, self._host)}
+                    for row in on_host.list_all(connection, self.host)}
             # A former machine of this name never removes its copies.
-            moves = [] if self._evacuates else server_moves.list_left(
-                connection, self._host,
-                services.look(connection, self._host).host_id)
+            moves = [] if self.evacuates else server_moves.list_left(
+                connection, self.host,
+                services.look(connection, self.host).host_id)
             copies = instances.get_many(
                 connection, [move.instance_uuid for move in moves])
-        self._copies = copies.keys() - rows.keys()
+        self.copies = copies.keys() - rows.keys()
         for uuid, row in (*copies.items(), *rows.items()):
-            self._names[uuid] = row.display_name
+            self.names[uuid] = row.display_name
         return rows
 
     def _go_on(
@@ -228,24 +223,24 @@ class _Departures:
         why: Callable[[str], str],
     ) -> None:
         """Find failed moves, and begin further moves."""
-        for uuid in self._begun & rows.keys():
+        for uuid in self.begun & rows.keys():
             row = rows[uuid]
             if row.move is None and row.task_state is None:
-                self._begun.discard(uuid)
-                self._reasons[uuid] = why(uuid) or 'the move failed'
-        self._begun &= rows.keys()
+                self.begun.discard(uuid)
+                self.reasons[uuid] = why(uuid) or 'the move failed'
+        self.begun &= rows.keys()
         # Other moves of servers of a host that is down do not continue.
         moving = {uuid for uuid, row in rows.items() if row.move is not None
-                  and (not self._evacuates
+                  and (not self.evacuates
                        or row.kind == server_moves.EVACUATION)}
-        self._begun |= moving
+        self.begun |= moving
         for uuid, row in rows.items():
-            if len(self._begun) >= self._at_once:
+            if len(self.begun) >= self.at_once:
                 break
-            if uuid in self._begun or uuid in self._reasons:
+            if uuid in self.begun or uuid in self.reasons:
                 continue
             if row.task_state is not None and not (
-                    self._evacuates and row.vm_state in states.EVACUABLE):
+                    self.evacuates and row.vm_state in states.EVACUABLE):
                 # A server with a task may be movable in the next round.
                 continue
             try:
@@ -257,18 +252,18 @@ class _Departures:
                         exc, exception.InstanceInvalidState):
                     # Another host that is up completes this move.
                     continue
-                self._reasons[uuid] = exc.format_message()
+                self.reasons[uuid] = exc.format_message()
             else:
-                self._begun.add(uuid)
+                self.begun.add(uuid)
 
     def _departure(self, uuid: str, rows: dict[str, Any]) -> Departure:
         if uuid in rows:
-            outcome = STAYS if uuid in self._reasons else MOVING
-            reason = self._reasons.get(uuid, '')
-        elif uuid in self._copies:
+            outcome = STAYS if uuid in self.reasons else MOVING
+            reason = self.reasons.get(uuid, '')
+        elif uuid in self.copies:
             outcome, reason = MOVING, (
-                f'the agent of host {self._host} has not removed its copy of '
+                f'the agent of host {self.host} has not removed its copy of '
                 'the server')
         else:
             outcome, reason = MOVED, ''
-        return Departure(uuid, self._names[uuid], outcome, reason)
+        return Departure(uuid, self.names[uuid], outcome, reason)

@@ -14,7 +14,6 @@ from oslo_utils import uuidutils
 
 from cellsched.api import authorization
 from cellsched.api import base
-from cellsched.api import schemas
 from cellsched.api import validation
 from cellsched.cells import gather
 from cellsched.cells import registry
@@ -490,7 +489,7 @@ def changed_inventories(
         present = inventories.get(name)
         merged = {**({} if present is None else dataclasses.asdict(present)),
                   **fields}
-        json_schema.check(_WHERE, merged, schemas.INVENTORY, name)
+        json_schema.check(_WHERE, merged, validation.INVENTORY, name)
         for field, bound in (('reserved', 'total'), ('min_unit', 'max_unit')):
             most = merged.get(bound, resources.AMOUNT_MAX)
             if merged.get(field, 0) > most:
@@ -500,7 +499,7 @@ def changed_inventories(
                     expected=f'at most the {bound}, {most}')
         inventories[name] = resources.Inventory(**merged)
     validation.check_count(_WHERE, 'number of resource classes',
-                           len(inventories), schemas.CONTENTS_MAX, least=0)
+                           len(inventories), validation.CONTENTS_MAX, least=0)
     return inventories
 
 
@@ -512,7 +511,7 @@ def check_traits(field: str, traits: Any) -> frozenset[str]:
     if not isinstance(traits, (list, tuple, set, frozenset)):
         raise _invalid(field, traits, 'a list of names')
     validation.check_count(
-        _WHERE, f'number of {field}', len(traits), schemas.CONTENTS_MAX,
+        _WHERE, f'number of {field}', len(traits), validation.CONTENTS_MAX,
         least=0)
     for name in traits:
         if not (isinstance(name, str) and request_groups.is_trait(name)):

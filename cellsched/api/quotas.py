@@ -8,7 +8,6 @@ from typing import Any
 from cellsched.api import authorization
 from cellsched.api.base import Controller
 from cellsched.api.base import requires
-from cellsched.api import schemas
 from cellsched.api import validation
 from cellsched.cells import gather
 from cellsched.cells import registry
@@ -141,7 +140,7 @@ class Quotas(Controller):
                 expected='a driver with limits of its own, such as '
                          'DbQuotaDriver')
         json_schema.check(
-            _WHERE, limits, schemas.limits(base.RESOURCES), 'limits')
+            _WHERE, limits, validation.limits(base.RESOURCES), 'limits')
         with self._database.writer() as connection:
             quotas.set_limits(connection, project_id, user_id, limits,
                               self._clock.now())

@@ -9,7 +9,6 @@ from oslo_utils import uuidutils
 
 from cellsched.api import authorization
 from cellsched.api import base
-from cellsched.api import schemas
 from cellsched.api import validation
 from cellsched.clock import Clock
 from cellsched.context import RequestContext
@@ -123,7 +122,7 @@ def _owner(context: RequestContext) -> str | None:
 
 
 def _check_rules(policy: Any, rules: Any) -> None:
-    json_schema.check(_WHERE, rules, schemas.RULES, 'rules')
+    json_schema.check(_WHERE, rules, validation.RULES, 'rules')
     if policy is not None or 'spread' not in rules:
         validation.check_choice(_WHERE, 'policy', policy, requests.POLICIES)
     for name, needed, present in (

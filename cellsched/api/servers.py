@@ -16,7 +16,6 @@ from oslo_utils import uuidutils
 
 from cellsched.api import authorization
 from cellsched.api import base
-from cellsched.api import schemas
 from cellsched.api import validation
 from cellsched import batching
 from cellsched.cells import target
@@ -105,7 +104,8 @@ class Servers(base.ServerController):
             database, targets, compute, claims, clock, down_s, reached)
         self._revision = Revision(database, targets, clock)
         self._retry = Retry(database, targets, clock, aliases)
-        self._state_reset = StateReset(database, targets, claims, host)
+        self._state_reset = StateReset(
+            database, targets, Migrations(claims, host))
         self._accepting = batching.GroupCommit(
             self._accept_together, make_lock=clock.lock)
 
@@ -217,8 +217,7 @@ class Servers(base.ServerController):
         """Return the servers of a request that the quota allows."""
         context, request = creation.context, creation.request
         for host in filter(None, (request.forced_host, request.host)):
-            if not host_mappings.get_many(connection, [host]):
-                raise exception.HostMappingNotFound(host=host)
+            host_mappings.get(connection, host)
         group = self._group(connection, context, request)
         sizes = flavors.get(connection, creation.flavor)
         if sizes.disabled or not (sizes.is_public or context.is_admin):
@@ -350,7 +349,7 @@ class Servers(base.ServerController):
             bound
         :raises cellsched.exception.InstanceNotFound: it does not exist
         """
-        json_schema.check('server', tags, schemas.TAGS, 'tags')
+        json_schema.check('server', tags, validation.TAGS, 'tags')
         self._get(context, uuid)
         self._revision.set_tags(uuid, list(dict.fromkeys(tags)))
 
@@ -704,6 +703,7 @@ def _devices(
 _TRIES_MAX = 5
 
 
+@dataclasses.dataclass(eq=False)
 class Revision:
     """Renames and tags servers, in the build request or in the cell.
 
@@ -713,13 +713,9 @@ class Revision:
     can be made of it.
     """
 
-    def __init__(
-        self, database: session.Database, targets: target.Targets,
-        clock: Clock,
-    ) -> None:
-        self._database = database
-        self._targets = targets
-        self._clock = clock
+    database: session.Database
+    targets: target.Targets
+    clock: Clock
 
     def rename(self, uuid: str, name: str) -> None:
         """Rename a server.
@@ -756,7 +752,7 @@ class Revision:
         in_cell: Callable[[Any, datetime.datetime], bool],
     ) -> None:
         for _ in range(_TRIES_MAX):
-            with self._database.writer() as connection:
+            with self.database.writer() as connection:
                 if build_requests.revise(connection, uuid, in_request):
                     return
                 mapping = instance_mappings.get_many(
@@ -765,12 +761,12 @@ class Revision:
             if cell is None:
                 # A retry may be creating the request again.
                 continue
-            database = self._targets.database(cell)
+            database = self.targets.database(cell)
             if not cell.is_cell0():
                 with database.writer() as connection:
-                    changed = in_cell(connection, self._clock.now())
+                    changed = in_cell(connection, self.clock.now())
             else:
-                with self._database.writer() as connection:
+                with self.database.writer() as connection:
                     changed = self._change_record(
                         connection, uuid, cell, database, in_request, in_cell)
             if changed:
@@ -789,9 +785,10 @@ class Revision:
         if build_requests.revise(connection, uuid, in_request):
             return True
         with database.writer() as in_cell0:
-            return in_cell(in_cell0, self._clock.now())
+            return in_cell(in_cell0, self.clock.now())
 
 
+@dataclasses.dataclass(eq=False)
 class Retry:
     """Creates build requests again, from the rows in cell0.
 
@@ -801,14 +798,10 @@ class Retry:
     :param aliases: names of PCI devices, which flavors ask for
     """
 
-    def __init__(
-        self, database: session.Database, targets: target.Targets,
-        clock: Clock, aliases: Aliases,
-    ) -> None:
-        self._database = database
-        self._targets = targets
-        self._clock = clock
-        self._aliases = aliases
+    database: session.Database
+    targets: target.Targets
+    clock: Clock
+    aliases: Aliases
 
     def run(self, uuid: str) -> None:
         """Build a server again, with the same uuid.
@@ -818,7 +811,7 @@ class Retry:
         :raises cellsched.exception.InstanceInvalidState: it is not in cell0
         :raises cellsched.exception.InstanceNotFound: it was deleted
         """
-        with self._database.reader() as connection:
+        with self.database.reader() as connection:
             pending = build_requests.get(connection, uuid) is not None
             mapping = instance_mappings.get_many(connection, [uuid]).get(uuid)
         cell = mapping.cell_mapping if mapping else None
@@ -827,7 +820,7 @@ class Retry:
         if pending or cell is None:
             # It has a build request, or is getting one.
             raise _refused(uuid, 'BUILD')
-        database = self._targets.database(cell)
+        database = self.targets.database(cell)
         if not cell.is_cell0():
             with database.reader() as connection:
                 instance = instances.get(connection, uuid)
@@ -836,14 +829,14 @@ class Retry:
             status = server.status_of(instance.vm_state)
             raise _refused(uuid, f'{status}%(cell)s and not in cell0',
                            {'cell': f' in {server.name_of(cell)}'})
-        with self._database.writer() as connection:
+        with self.database.writer() as connection:
             self._accept(connection, uuid, cell, database)
 
     def _accept(
         self, connection: Any, uuid: str, cell0: objects.CellMapping,
         database: session.Database,
     ) -> None:
-        now = self._clock.now()
+        now = self.clock.now()
         if not instance_mappings.reopen(connection, uuid, cell0.id, now):
             # A concurrent request has retried or deleted it.
             if build_requests.get(connection, uuid) is not None:
@@ -867,7 +860,7 @@ class Retry:
         except (*objects.READ_ERRORS, NotImplementedError):
             raise _refused(
                 uuid, 'without a readable request specification') from None
-        if spec.add_hardware(self._aliases):
+        if spec.add_hardware(self.aliases):
             # An earlier release did not form the documents.
             build_requests.save_spec(
                 connection, uuid, spec.obj_to_primitive(), now)
@@ -883,40 +876,34 @@ class Retry:
 STATES = ('active', 'error')
 
 
+@dataclasses.dataclass(eq=False)
 class StateReset:
-    """Sets the states of servers in their cells.
+    """Sets the states of servers in their cells."""
 
-    :param host: recorded as the host of faults
-    """
-
-    def __init__(
-        self, database: session.Database, targets: target.Targets,
-        claims: claims_base.Claims, host: str,
-    ) -> None:
-        self._database = database
-        self._targets = targets
-        self._migrations = Migrations(claims, host)
+    database: session.Database
+    targets: target.Targets
+    migrations: Migrations
 
     def run(self, uuid: str, state: str) -> None:
         """Set the state of a server; its unfinished move ends first.
 
         :param state: one of :data:`STATES`
         """
-        with self._database.reader() as connection:
+        with self.database.reader() as connection:
             mapping = instance_mappings.get_many(connection, [uuid]).get(uuid)
         if mapping is None or mapping.queued_for_delete:
             raise exception.InstanceNotFound(uuid=uuid)
         cell = mapping.cell_mapping
         if cell is None or cell.is_cell0():
             raise _not_settable(uuid, 'in no cell')
-        database = self._targets.database(cell)
+        database = self.targets.database(cell)
         with database.reader() as connection:
             _check_settable(instances.get(connection, uuid), uuid, state)
             move = server_moves.live(connection, uuid)
         if move is not None and move.status == server_moves.MOVED:
-            self._migrations.finish(database, move)
+            self.migrations.finish(database, move)
         elif move is not None:
-            self._migrations.abort(
+            self.migrations.abort(
                 database, move, exception.MoveAbandoned(
                     kind=move.migration_type,
                     reason='an administrator set the state of the server'),

@@ -134,7 +134,9 @@ class Services(base.Controller):
                 where='service', field='binary',
                 problem=f'{given} cannot be disabled or forced down',
                 expected=services.COMPUTE)
-        database = self._targets.database(self._cell_of(host))
+        with self._database.reader() as connection:
+            cell = host_mappings.get(connection, host)
+        database = self._targets.database(cell)
 
         def change(connection: Any) -> None:
             if disabled is not None:
@@ -252,13 +254,6 @@ class Services(base.Controller):
                     and host in (None, each.host)),
                    key=lambda each: (each.host, each.binary, each.cell)),
             sorted(each.identity for each in down))
-
-    def _cell_of(self, host: str) -> objects.CellMapping:
-        with self._database.reader() as connection:
-            cell = host_mappings.get_many(connection, [host]).get(host)
-        if cell is None:
-            raise exception.HostMappingNotFound(host=host)
-        return cell
 
     def _read(
         self, cell_context: RequestContext, cell: objects.CellMapping

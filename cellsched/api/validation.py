@@ -1,19 +1,205 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Validation of the input of the API."""
+"""Validation of the input of the API: JSON schemas, and further checks."""
 
 from collections.abc import Callable
+from collections.abc import Collection
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 from typing import Any
 
-from cellsched.api import schemas
+from cellsched.claims.validation import RATIO_MAX
 from cellsched import exception
 from cellsched import objects
 from cellsched.objects import keys
+from cellsched.objects import requests
+from cellsched.objects.resources import AMOUNT_MAX
 from cellsched.validation.json_schema import check
 from cellsched.validation.json_schema import shown
 from cellsched.validation.uuids import canonical
+
+Schema = dict[str, Any]
+
+TEXT_MAX = 255
+
+#: The largest whole number that a column of the databases stores.
+NUMBER_MAX = 2 ** 31 - 1
+
+#: Values of one scheduler hint.
+HINT_VALUES_MAX = 100
+
+#: Tags of one server, and characters of one tag.
+TAGS_MAX = 50
+TAG_LENGTH = 60
+
+#: Block devices of one server.
+DEVICES_MAX = 64
+
+#: Hosts or metadata keys of an aggregate that one call names.
+NAMES_MAX = 10_000
+
+#: Resource classes or traits of one provider.
+CONTENTS_MAX = 1000
+
+
+def _text(most: int = TEXT_MAX, **more: Any) -> Schema:
+    """Return the schema of a name or another text in one line."""
+    return {'type': 'string', 'minLength': 1, 'maxLength': most,
+            'format': 'printable', **more}
+
+
+def _count(least: int, most: int = NUMBER_MAX) -> Schema:
+    """Return the schema of a whole number."""
+    return {'type': 'integer', 'minimum': least, 'maximum': most}
+
+
+def _choice(names: Collection[str]) -> Schema:
+    """Return the schema of one of several texts."""
+    return {'type': 'string', 'enum': list(names)}
+
+
+def _nullable(schema: Schema) -> Schema:
+    """Return a schema that accepts None too."""
+    return {**schema, 'type': [schema['type'], 'null']}
+
+
+def _fields(properties: Schema, required: Collection[str] = ()) -> Schema:
+    """Return the schema of a mapping of known fields."""
+    return {'type': 'object', 'additionalProperties': False,
+            'properties': properties, 'required': list(required)}
+
+
+#: A tag; some databases store no characters beyond U+FFFF.
+_TAG = _text(TAG_LENGTH, pattern='^[^/,\U00010000-\U0010ffff]*$', description=(
+    f'1 to {TAG_LENGTH} printable characters up to U+FFFF, without slash and '
+    'comma'))
+
+TAGS: Schema = {'type': 'array', 'maxItems': TAGS_MAX, 'items': _TAG}
+
+#: The values of hints, by name. A group is one server group.
+_HINT: Schema = {'type': 'array', 'minItems': 1, 'maxItems': HINT_VALUES_MAX,
+                 'items': _text()}
+HINTS: Schema = {
+    'type': 'object', 'additionalProperties': _HINT,
+    'properties': {'query': {**_HINT, 'items': _text(16384)},
+                   'group': {**_HINT, 'maxItems': 1}}}
+
+#: The destinations of a block device, and the field with its id, by source.
+_SOURCES: dict[str, tuple[tuple[str, ...], str | None]] = {
+    'blank': (('local', 'volume'), None),
+    'image': (('local', 'volume'), 'image_id'),
+    'snapshot': (('volume',), 'snapshot_id'),
+    'volume': (('volume',), 'volume_id'),
+}
+
+
+def _unused(reason: str) -> Schema:
+    """Return the schema of a field that is not used, so must be None."""
+    return {'type': 'null', 'description': f'no value, because {reason}'}
+
+
+def _source(name: str) -> Schema:
+    """Return the conditional schema of the devices of a source."""
+    destinations, id_field = _SOURCES[name]
+    then: Schema = {'properties': {
+        'destination_type': _choice(destinations),
+        **{other: _unused(f'the source is {name}')
+           for _, other in _SOURCES.values() if other is not None}}}
+    if name == 'volume':
+        then['properties']['volume_type'] = _unused('the volume exists')
+    if id_field is not None:
+        then['properties'][id_field] = _text(36)
+        then['required'] = [id_field]
+    return {'if': {'properties': {'source_type': {'const': name}}},
+            'then': then}
+
+
+_DEVICE: Schema = {
+    **_fields({
+        'source_type': _choice(_SOURCES),
+        'destination_type': _choice(('local', 'volume')),
+        'delete_on_termination': {'type': 'boolean'},
+        **{name: _nullable(_text()) for name in (
+            'guest_format', 'device_type', 'disk_bus', 'device_name',
+            'volume_type', 'tag')},
+        **{name: _nullable(_text(36)) for name in (
+            'snapshot_id', 'volume_id', 'image_id')},
+        'boot_index': _nullable(_count(-1)),
+        'volume_size': _nullable(_count(1)),
+    }, ['source_type', 'destination_type']),
+    'allOf': [*map(_source, _SOURCES), {
+        'if': {'properties': {'source_type': {'const': 'blank'},
+                              'destination_type': {'const': 'volume'}}},
+        'then': {'properties': {'volume_size': _count(1)},
+                 'required': ['volume_size']}}, {
+        'if': {'properties': {'destination_type': {'const': 'local'}}},
+        'then': {'properties': {
+            'volume_type': _unused('the destination is local')}}}, {
+        # A copy of an image is the root disk: the flavor has no other one.
+        'if': {'properties': {'source_type': {'const': 'image'},
+                              'destination_type': {'const': 'local'}}},
+        'then': {'properties': {'boot_index': {
+            'type': 'integer', 'const': 0,
+            'description': '0, because the copy is the root disk'}},
+            'required': ['boot_index']}}],
+}
+
+BLOCK_DEVICES: Schema = {
+    'type': 'array', 'maxItems': DEVICES_MAX, 'items': _DEVICE}
+
+#: A zone. A request can name a host as ZONE:HOST, so a zone has no colon.
+ZONE = _nullable(_text(pattern='^[^:]*$', description=(
+    f'1 to {TEXT_MAX} printable characters without a colon')))
+
+#: A request for servers, whose counts are validated.
+SERVER = _fields({
+    'name': _text(), 'flavor': _text(), 'image_ref': _nullable(_text()),
+    'availability_zone': ZONE, 'hints': HINTS, 'tags': TAGS,
+    'block_device_mappings': BLOCK_DEVICES,
+    **{name: _nullable(_text()) for name in (
+        'forced_host', 'forced_node', 'host', 'hypervisor_hostname')},
+}, ['name', 'flavor'])
+
+FLAVOR = _fields({
+    'name': _text(), 'id': _text(), 'vcpus': _count(1), 'ram': _count(1),
+    'disk': _count(0), 'ephemeral': _count(0), 'swap': _count(0)})
+
+#: Extra specs, with the keys that Nova allows; None removes a key.
+EXTRA_SPECS: Schema = {
+    'type': 'object', 'additionalProperties': _nullable(_text()),
+    'propertyNames': _text(pattern='^[A-Za-z0-9-_:. ]+$', description=(
+        'a key of letters, digits, spaces and any of -_:.'))}
+
+HOSTS: Schema = {'type': 'array', 'minItems': 1, 'maxItems': NAMES_MAX,
+                 'items': _text()}
+
+#: Metadata of an aggregate; None removes a key.
+METADATA: Schema = {
+    'type': 'object', 'maxProperties': NAMES_MAX, 'propertyNames': _text(),
+    'properties': {'availability_zone': ZONE},
+    'additionalProperties': _nullable(_text())}
+
+RULES = _fields({
+    'spread': _choice(requests.SPREADS),
+    **{name: _count(*bounds)
+       for name, bounds in requests.BOUNDS.items()}})
+
+#: Fields of an inventory, after they are merged with the known ones.
+INVENTORY = _fields({
+    'total': _count(0, AMOUNT_MAX), 'reserved': _count(0, AMOUNT_MAX),
+    'min_unit': _count(1, AMOUNT_MAX), 'max_unit': _count(1, AMOUNT_MAX),
+    'step_size': _count(1, AMOUNT_MAX),
+    'allocation_ratio': {
+        'type': 'number', 'exclusiveMinimum': 0, 'maximum': RATIO_MAX},
+}, ['total'])
+
+
+def limits(resources: Collection[str]) -> Schema:
+    """Return the schema of quota limits; -1 means no limit."""
+    return {**_fields({name: _count(-1) for name in resources}),
+            'minProperties': 1,
+            'description': f'a limit of {", ".join(resources)}'}
+
 
 #: Scheduler hints that every deployment supports.
 HINTS = frozenset({'group'})
@@ -85,11 +271,11 @@ class ServerRequest:
             value = getattr(self, name)
             if value is not default and value != default:
                 fields[name] = value
-        check('server', fields, schemas.SERVER)
+        check('server', fields, SERVER)
         if self.max_count > 1:
             # The number of each server is added to the name.
             check_text('server', 'name', self.name,
-                       schemas.TEXT_MAX - len(f'-{self.max_count}'))
+                       TEXT_MAX - len(f'-{self.max_count}'))
         if self.hints:
             known = bounds.hints()
             _check_hint_names(self.hints, known)
@@ -168,7 +354,7 @@ def parse_zone(text: Any) -> tuple[Any, str | None, str | None]:
 
 
 def check_text(
-    where: str, field: str, value: Any, most: int = schemas.TEXT_MAX
+    where: str, field: str, value: Any, most: int = TEXT_MAX
 ) -> None:
     """Make sure that a value is a name or another text in one line.
 

@@ -17,9 +17,9 @@ from cellsched.cli import base
 from cellsched.cli import terminal
 
 if TYPE_CHECKING:
+    from cellsched.api.server_details import ActionRecord
+    from cellsched.api.server_details import MigrationRecord
     from cellsched.api.server_details import ServerDetails
-    from cellsched.api.server_history import ActionRecord
-    from cellsched.api.server_history import MigrationRecord
     from cellsched.cli.server_watch import Watch
     from cellsched.listing.server import Server
 

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from cellsched.api.providers import Providers
     from cellsched.api.quotas import Quotas
     from cellsched.api.server_details import Details
+    from cellsched.api.server_details import ServerHistory
     from cellsched.api.server_groups import ServerGroups
-    from cellsched.api.server_history import ServerHistory
     from cellsched.api.servers import Servers
     from cellsched.api.services import Services
 
@@ -88,7 +88,7 @@ class API:
 
     @functools.cached_property
     def history(self) -> 'ServerHistory':
-        return self._make('server_history', 'ServerHistory', self._listing,
+        return self._make('server_details', 'ServerHistory', self._listing,
                           self.parts.cells, self.parts.gatherer)
 
     @functools.cached_property

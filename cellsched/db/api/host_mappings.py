@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from cellsched.db.api import cell_mappings
 from cellsched.db.api import models
 from cellsched.db import statements
+from cellsched import exception
 from cellsched import objects
 
 _TABLE = models.host_mappings
@@ -39,6 +40,17 @@ def get_many(
     """Return the cell by host, without unmapped hosts."""
     return {row.mapped_host: cell_mappings.from_row(row)
             for row in statements.read(connection, _CELLS_OF, hosts)}
+
+
+def get(connection: sa.Connection, host: str) -> objects.CellMapping:
+    """Return the cell of a host.
+
+    :raises cellsched.exception.HostMappingNotFound: the host is not mapped
+    """
+    found = get_many(connection, [host])
+    if host not in found:
+        raise exception.HostMappingNotFound(host=host)
+    return found[host]
 
 
 def fingerprint(connection: sa.Connection) -> tuple[Any, ...]:

@@ -3,7 +3,7 @@
 
 from cellsched.api import aggregates
 from cellsched.api import authorization
-from cellsched.api import schemas
+from cellsched.api import validation
 from cellsched import context
 from cellsched.db.api import host_mappings
 from cellsched.db.cell import instances
@@ -218,7 +218,7 @@ class TestAggregates(base.TestCase):
 
     def test_bad_host_lists_and_metadata_are_refused(self):
         self.aggregates.create(ADMIN, 'fast')
-        many = schemas.NAMES_MAX + 1
+        many = validation.NAMES_MAX + 1
         for bad in 'a', None, 5, {'a'}, [], ['a'] * many:
             self.assertRaises(
                 exception.InvalidField, self.aggregates.add_hosts, ADMIN,

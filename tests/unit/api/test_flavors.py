@@ -3,7 +3,7 @@
 
 from cellsched.api import authorization
 from cellsched.api import flavors
-from cellsched.api import schemas
+from cellsched.api import validation
 from cellsched import context
 from cellsched import exception
 from cellsched.testing import clock
@@ -116,7 +116,7 @@ class TestFlavors(base.TestCase):
         self.assertEqual([], self.flavors.list_all(ADMIN))
 
     def test_sizes_have_bounds(self):
-        most = schemas.NUMBER_MAX
+        most = validation.NUMBER_MAX
         self.flavors.create(ADMIN, 'least', 1, 1, 0, 0, 0)
         self.flavors.create(ADMIN, 'most', most, most, most, most, most)
         for place, least, field in (

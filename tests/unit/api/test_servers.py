@@ -674,7 +674,7 @@ class TestRevision(ServersTestCase):
                 self.servers.retry(self.context, self.uuid)
                 return target
 
-        self.servers._revision._targets = Retrying
+        self.servers._revision.targets = Retrying
         self.servers.update(self.context, self.uuid, name='new')
 
         self.assertEqual('new', self.show()[0])
@@ -707,7 +707,7 @@ class TestRevision(ServersTestCase):
                 cell0.bury(self.context, [request.instance],
                            exception.NoValidHost(reason='None.'))
 
-        self.servers._revision._targets = Burying
+        self.servers._revision.targets = Burying
         self.servers.update(self.context, self.uuid, name='new')
 
         self.assertEqual('new', self.show()[0])
@@ -970,7 +970,7 @@ class TestRetry(ServersTestCase):
                 self.servers.delete(self.context, self.uuid)
                 return cell_context
 
-        self.servers._retry._targets = Deleting
+        self.servers._retry.targets = Deleting
         self.assertRaises(exception.InstanceNotFound, self.retry)
         self.assertEqual([0], self.rows(models.build_requests))
 
