@@ -24,6 +24,7 @@ from cellsched.db.cell import compute_nodes
 from cellsched.db.cell import instances
 from cellsched.db.cell import on_host
 from cellsched.db import session
+from cellsched.db import tokens
 from cellsched import exception
 from cellsched import objects
 from cellsched.validation.uuids import canonical
@@ -200,7 +201,7 @@ class CellMaintenance:
         """Return whether a database is known to belong to a cell."""
         try:
             with self._targets.connected_once(cell) as other:
-                return session.is_same_database(database, other)
+                return tokens.is_same_database(database, other)
         except (exception.DatabaseError,
                 exception.ConfigurationInvalid) as exc:
             LOG.warning('Could not compare the database with that of cell %s: '

@@ -22,7 +22,6 @@ from typing import TypeVar
 
 from oslo_config import cfg
 from oslo_log import log
-from oslo_utils import uuidutils
 import sqlalchemy as sa
 
 from cellsched.clock import Clock
@@ -30,7 +29,6 @@ from cellsched.db import engines
 from cellsched.db import errors
 from cellsched.db import mysql
 from cellsched.db import postgresql
-from cellsched.db import tokens
 from cellsched import exception
 from cellsched.observability.conditions import Conditions
 from cellsched import urls
@@ -547,98 +545,3 @@ class ServerClock:
         if self._said is None:
             return None
         return self._clock.monotonic() + self._said[1]
-
-
-#: Seconds for a token to reach a standby, and between two looks for it.
-_REPLICATION_S = 10.0
-_LOOK_S = 0.2
-
-
-def is_same_database(first: Database, second: Database) -> bool:
-    """Return whether two URLs lead to the same database; connects to both.
-
-    A standby or another node of a cluster has the same database. On servers,
-    a token is written through one URL, and removed after it was looked for
-    through the other. A database without a schema gets the table for it.
-
-    :raises cellsched.exception.DatabaseUnreachable: one does not answer
-    :raises cellsched.exception.DatabaseError: both are read only, or one is
-        a replica that lags behind
-    """
-    backends = {
-        'mysql' if name in mysql.DIALECTS else name for name in (
-            sa.make_url(each.url).get_backend_name()
-            for each in (first, second))}
-    if len(backends) > 1:
-        return False
-    if backends == {'sqlite'}:
-        return _is_same_file(first, second)
-    # 1. Choose where to write. A service may be unable to create the table.
-    writable = [each for each in (first, second)
-                if _ask(each, tokens.is_writable)]
-    if not writable:
-        raise exception.DatabaseError(
-            schema=first.schema,
-            reason=f'it cannot be compared: {urls.mask(first.url)} and '
-                   f'{urls.mask(second.url)} are read only')
-    ready = [each for each in writable if _ask(each, tokens.is_ready)]
-    if not ready:
-        _create_tokens(writable[0])
-    source = [*ready, *writable][0]
-    target = second if source is first else first
-    # 2. Write the token, look for it, and remove it in any case.
-    token = uuidutils.generate_uuid()
-    now = source.timestamp()
-    with source.writer() as connection:
-        tokens.write(connection, token, now)
-    try:
-        return _has_token(target, token, source)
-    finally:
-        with source.writer() as connection:
-            tokens.delete(connection, token)
-
-
-def _is_same_file(first: Database, second: Database) -> bool:
-    files = [sa.make_url(each.url).database or ':memory:'
-             for each in (first, second)]
-    if ':memory:' in files:
-        return first is second
-    paths = [pathlib.Path(file).resolve() for file in files]
-    return paths[0] == paths[1] or (
-        all(path.exists() for path in paths) and paths[0].samefile(paths[1]))
-
-
-def _ask(database: Database, question: Callable[[sa.Connection], Any]) -> Any:
-    with database.reader() as connection:
-        return question(connection)
-
-
-def _create_tokens(database: Database) -> None:
-    """Create the table of the tokens, maybe together with other processes."""
-    try:
-        with database.writer() as connection:
-            tokens.create(connection)
-    except exception.DatabaseError:
-        if not _ask(database, tokens.is_ready):
-            raise
-
-
-def _has_token(database: Database, token: str, source: Database) -> bool:
-    """Return whether a token of another database is in this one, too."""
-    ends_at = database.clock.monotonic() + _REPLICATION_S
-    while True:
-        with database.reader() as connection:
-            if tokens.exists(connection, token):
-                return True
-            if not tokens.may_lag(connection):
-                return False
-            identity = tokens.identity(connection)
-        if identity != _ask(source, tokens.identity):
-            return False
-        if database.clock.monotonic() >= ends_at:
-            raise exception.DatabaseError(
-                schema=database.schema,
-                reason=f'it cannot be compared: {urls.mask(database.url)} is a'
-                       f' replica that did not get a row of '
-                       f'{urls.mask(source.url)} in {_REPLICATION_S:.0f} s')
-        database.clock.sleep(_LOOK_S)

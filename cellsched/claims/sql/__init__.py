@@ -39,6 +39,7 @@ from cellsched.db import feed
 from cellsched.db import guarded_statements
 from cellsched.db import mysql
 from cellsched.db import session
+from cellsched.db import tokens
 from cellsched import exception
 
 LOG = log.getLogger(__name__)
@@ -304,7 +305,7 @@ class SQLClaims(base.RequestClaims, base.ClaimStore):
     def same_backend(self, other: base.ClaimStore) -> bool:
         return isinstance(other, SQLClaims) and (
             other._database is self._database
-            or session.is_same_database(self._database, other._database))
+            or tokens.is_same_database(self._database, other._database))
 
     def set_inventory(
         self, provider: str, inventory: Mapping[str, base.Inventory]

@@ -8,6 +8,7 @@ from cellsched import clock
 from cellsched.db import api
 from cellsched.db import cell
 from cellsched.db import session
+from cellsched.db import tokens
 from cellsched import exception
 from tests.integration import base
 from tests.integration import mariadb
@@ -92,17 +93,17 @@ class MigrationTests:
             another = session.Database(url, 'cell', clock=clock.Clock())
             self.addCleanup(another.close)
             self.assertEqual(
-                expected, session.is_same_database(here, another), url)
+                expected, tokens.is_same_database(here, another), url)
             self.assertEqual(
-                expected, session.is_same_database(another, here), url)
+                expected, tokens.is_same_database(another, here), url)
 
     def test_databases_without_a_schema_are_compared(self):
         here, there = (self.open(name, cell.SCHEMA)
                        for name in ('empty', 'empty_too'))
         again = self.open('empty', cell.SCHEMA)
 
-        self.assertFalse(session.is_same_database(here, there))
-        self.assertTrue(session.is_same_database(here, again))
+        self.assertFalse(tokens.is_same_database(here, there))
+        self.assertTrue(tokens.is_same_database(here, again))
         for database in here, there:
             cell.SCHEMA.sync(database)
             cell.SCHEMA.check(database)
@@ -117,7 +118,7 @@ class MigrationTests:
             self.own(self.kind).url('same'), 'cell', clock=clock.Clock())
         self.addCleanup(other.close)
 
-        self.assertFalse(session.is_same_database(one, other))
+        self.assertFalse(tokens.is_same_database(one, other))
 
 
 class TestOnPostgreSQL(MigrationTests, base.TestCase):

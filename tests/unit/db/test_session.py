@@ -363,28 +363,6 @@ class TestSQLite(DatabaseCase):
                 sa.text('PRAGMA foreign_keys')).scalar())
 
 
-class TestSameDatabase(DatabaseCase):
-
-    def test_file_has_several_names(self):
-        link = self.path.with_name('link.db')
-        link.hardlink_to(self.path)
-
-        self.assertTrue(session.is_same_database(
-            self.database, self.open(f'sqlite:///{link}')))
-        self.assertFalse(session.is_same_database(
-            self.database, self.open(f'sqlite:///{self.path}.other')))
-
-    def test_databases_in_memory_differ(self):
-        one, other = self.open('sqlite://'), self.open('sqlite://')
-
-        self.assertTrue(session.is_same_database(one, one))
-        self.assertFalse(session.is_same_database(one, other))
-
-    def test_databases_of_two_kinds_differ_without_a_connection(self):
-        self.assertFalse(session.is_same_database(
-            self.database, self.open('postgresql+psycopg://nowhere/one')))
-
-
 class TestStuckDatabase(base.TestCase):
     """A database that answers nothing."""
 

@@ -3,6 +3,8 @@
 
 import sqlalchemy as sa
 
+from cellsched import clock
+from cellsched.db import session
 from cellsched.db import tokens
 from tests.unit import base
 
@@ -38,3 +40,34 @@ class TestTokens(base.TestCase):
         self.assertEqual([False, True, True], [
             tokens.exists(self.connection, token)
             for token in ('killed', 'recent', 'new')])
+
+
+class TestSameDatabase(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.path = self.temporary_directory() / 'one.sqlite'
+        self.path.touch()
+        self.database = self.open(f'sqlite:///{self.path}')
+
+    def open(self, url):
+        return session.Database(url, 'cell', clock=clock.Clock())
+
+    def test_file_has_several_names(self):
+        link = self.path.with_name('link.db')
+        link.hardlink_to(self.path)
+
+        self.assertTrue(tokens.is_same_database(
+            self.database, self.open(f'sqlite:///{link}')))
+        self.assertFalse(tokens.is_same_database(
+            self.database, self.open(f'sqlite:///{self.path}.other')))
+
+    def test_databases_in_memory_differ(self):
+        one, other = self.open('sqlite://'), self.open('sqlite://')
+
+        self.assertTrue(tokens.is_same_database(one, one))
+        self.assertFalse(tokens.is_same_database(one, other))
+
+    def test_databases_of_two_kinds_differ_without_a_connection(self):
+        self.assertFalse(tokens.is_same_database(
+            self.database, self.open('postgresql+psycopg://nowhere/one')))
