@@ -373,10 +373,7 @@ class TestReading(sharing.TestCase):
         return uuid
 
     def take_down(self, cell):
-        table = api_models.cell_mappings
-        self.write(self.database, lambda connection: connection.execute(
-            sa.update(table).where(table.c.id == cell.id).values(
-                database_connection=f'sqlite:///{self.id()}/gone.sqlite')))
+        samples.set_cell_url(self.database, cell.name)
         self.cells.refresh()
 
     def test_providers_are_listed_by_cell_and_name(self):

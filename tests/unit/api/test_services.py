@@ -14,7 +14,6 @@ from cellsched.claims import base as claims
 from cellsched.claims import memory
 from cellsched import context
 from cellsched.db.api import host_mappings
-from cellsched.db.api import models as api_models
 from cellsched.db.cell import compute_nodes
 from cellsched.db.cell import instances
 from cellsched.db.cell import models
@@ -80,10 +79,7 @@ class TestServices(base.TestCase):
             .values(last_seen_up=seen)))
 
     def take_down(self, cell):
-        table = api_models.cell_mappings
-        self.write(self.database, lambda connection: connection.execute(
-            sa.update(table).where(table.c.id == cell.id).values(
-                database_connection=f'sqlite:///{self.id()}/gone.sqlite')))
+        samples.set_cell_url(self.database, cell.name)
         self.cells.refresh()
 
     def states(self, **which):

@@ -7,7 +7,6 @@ import futurist
 
 from cellsched.cells import gather
 from cellsched.cells import service_records
-from cellsched.db.api import models as api_models
 from cellsched.db.cell import services
 from cellsched import exception
 from cellsched.observability.prometheus import PrometheusMetrics
@@ -114,10 +113,7 @@ class TestServiceCounts(base.TestCase):
         self.report('b', services.COMPUTE)
         self.report('c', services.COMPUTE, age_s=2 * DOWN_S)
         self.counts.read()
-        self.write(self.database, lambda connection: connection.execute(
-            api_models.cell_mappings.update().where(
-                api_models.cell_mappings.c.id == self.east.id)
-            .values(database_connection='sqlite:////none/gone.sqlite')))
+        samples.set_cell_url(self.database, 'east')
         self.cells.refresh()
 
         self.assertEqual(

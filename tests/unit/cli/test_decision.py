@@ -22,19 +22,29 @@ from tests.unit.filters import cells
 from tests.unit.scheduler.decision import test_provider_groups
 
 
-class PlanTestCase(base.CommandTestCase):
+class SnapshotTestCase(base.CommandTestCase):
 
     def setUp(self):
         super().setUp()
         self.write('api.conf')
         self.path = self.directory / 'hosts.json'
-        hosts = builders.table(
-            host=['a', 'b', 'c'], nodename=['a', 'b', 'c'],
-            free_ram_mb=[4096, 8192, 2048],
-            availability_zone=['east', 'east', 'west'])
+
+    def write_hosts(self, cells, **columns):
+        """Write a snapshot of the hosts a, b and c."""
+        hosts = builders.table(host=['a', 'b', 'c'], nodename=['a', 'b', 'c'],
+                               **columns)
         with self.path.open('w') as file:
             host_snapshot.write(document.dump(document.HostDocument(
-                hosts, builders.NOW, {builders.CELL: 'north'})), file)
+                hosts, builders.NOW, cells)), file)
+
+
+class PlanTestCase(SnapshotTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.write_hosts(
+            {builders.CELL: 'north'}, free_ram_mb=[4096, 8192, 2048],
+            availability_zone=['east', 'east', 'west'])
 
     def plan(self, *argv, size=('--vcpus', 1, '--ram', 512)):
         return self.shell('plan', '--snapshot', self.path, *size, *argv)
@@ -618,20 +628,14 @@ class TestExplain(base.CommandTestCase):
 SIZE = ('--vcpus', 1, '--ram', 1000)
 
 
-class TestCapacity(base.CommandTestCase):
+class TestCapacity(SnapshotTestCase):
 
     def setUp(self):
         super().setUp()
-        self.write('api.conf')
-        self.path = self.directory / 'hosts.json'
-        hosts = builders.table(
-            host=['a', 'b', 'c'], nodename=['a', 'b', 'c'],
+        self.write_hosts(
+            {'north': 'North', 'south': 'South'},
             free_ram_mb=[4096, 8192, 512], cell=['south', 'north', 'south'],
             availability_zone=['east', 'west', 'east'])
-        with self.path.open('w') as file:
-            host_snapshot.write(document.dump(document.HostDocument(
-                hosts, builders.NOW, {'north': 'North', 'south': 'South'})),
-                file)
 
     def capacity(self, *argv, size=SIZE):
         return self.shell('capacity', '--snapshot', self.path, *size, *argv)

@@ -159,11 +159,7 @@ class TestCase(base.TestCase):
 
     def point(self, name, url):
         """Say that a cell's database is elsewhere."""
-        with self.database.writer() as connection:
-            connection.execute(
-                sa.update(api_models.cell_mappings)
-                .where(api_models.cell_mappings.c.name == name)
-                .values(database_connection=url))
+        samples.set_cell_url(self.database, name, url)
 
     # What a scheduler does.
 

@@ -53,6 +53,14 @@ def cell(name='cell', **fields):
         'database_connection': f'sqlite:////nowhere/{name}.sqlite', **fields})
 
 
+def set_cell_url(database, name, url='sqlite:////nowhere/gone.sqlite'):
+    """Map a cell to another database, by default to one that is not there."""
+    table = api_models.cell_mappings
+    with database.writer() as connection:
+        connection.execute(sa.update(table).where(table.c.name == name).values(
+            database_connection=url))
+
+
 def map_cell(database, mapping):
     """Add a cell; return it as it was read again."""
     with database.writer() as connection:

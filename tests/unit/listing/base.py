@@ -3,12 +3,9 @@
 
 from concurrent import futures
 
-import sqlalchemy as sa
-
 from cellsched.cells import gather
 from cellsched.db.api import build_requests
 from cellsched.db.api import instance_mappings
-from cellsched.db.api import models
 from cellsched.db.cell import instances
 from cellsched.listing import query
 from cellsched.listing import servers as listing
@@ -70,8 +67,5 @@ class TestCase(base.TestCase):
         return [found.uuid for found in self.list_all(**options).servers]
 
     def take_down(self, cell):
-        table = models.cell_mappings
-        self.write(self.database, lambda connection: connection.execute(
-            sa.update(table).where(table.c.id == cell.id).values(
-                database_connection=f'sqlite:///{self.id()}/gone.sqlite')))
+        samples.set_cell_url(self.database, cell.name)
         self.cells.refresh()
