@@ -15,7 +15,7 @@ from cellsched.cells import gather
 from cellsched.cells import registry
 from cellsched.claims import base as claims_base
 from cellsched import context
-from cellsched.db.api import archive as api_archive
+from cellsched.db.api import instance_mappings
 from cellsched.db.cell import archive
 from cellsched.db.cell import server_moves
 from cellsched.db import session
@@ -185,7 +185,7 @@ class Archiver:
         after = 0
         while (remaining := max_rows - report.rows.total()) > 0:
             with self._database.reader() as connection:
-                page = api_archive.unplaced_after(
+                page = instance_mappings.unplaced_after(
                     connection, before, after, min(_BATCH, remaining))
             if not page:
                 return
@@ -200,7 +200,7 @@ class Archiver:
                 present |= found
             free = uuids - present - self._holding(uuids, {})
             with self._database.writer() as connection:
-                free = api_archive.forget(connection, free, None)
+                free = instance_mappings.forget(connection, free, None)
             report.kept |= uuids - free
             report.add(API, collections.Counter(
                 {'instance_mappings': len(free)} if free else {}))
@@ -252,7 +252,7 @@ class Archiver:
             moves = server_moves.uuids_of(connection, uuids)
         free = uuids - self._holding(uuids, moves)
         with self._database.writer() as connection:
-            free = api_archive.forget(connection, free, cell.id)
+            free = instance_mappings.forget(connection, free, cell.id)
         with database.writer() as connection:
             rows = archive.move_servers(connection, free, before)
         return _Batch(rows, page[-1][0], len(page), uuids - free)

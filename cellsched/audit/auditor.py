@@ -92,10 +92,10 @@ class Auditor:
         :param foreign: whether unknown consumers belong to other services, as
             they always do if the API database knows no server
         """
-        report = AuditReport(
-            references.check_api_values(self._reader))
+        report = AuditReport(references.check_api_values(self._reader))
         if report.remaining:
             return report
+        report.names = self._reader.names()
         self._begin()
         suspects, moved, servers = self._scan(progress)
         self._foreign = foreign or not servers
@@ -114,7 +114,7 @@ class Auditor:
         if fix and report.remaining:
             self._fix(report, moved)
         report.remaining.sort(key=lambda found: (
-            found.invariant, found.kind, found.of, found.cell))
+            found.invariant, found.kind, found.of, report.cell_of(found)))
         return report
 
     def _begin(self) -> None:
@@ -216,12 +216,11 @@ class Auditor:
                 yield from judge(each)
 
     def _unheard(self) -> list[Finding]:
-        names = self._reader.names()
         wrong = {found.cell_uuid for found in self._wrong}
         return [Finding(
             _UNREACHABLE, cell,
             f'the servers of this cell could not be checked: {reason}',
-            names.get(cell, cell), cell, None,
+            cell, None,
             'make its database available, and audit again')
             for cell, reason in self._reader.unheard.items()
             if cell not in wrong]

@@ -69,10 +69,7 @@ def found(
     cell: str | None = None, action: Action | None = None, advice: str = '',
 ) -> Finding:
     """Return a finding about a server."""
-    return Finding(
-        kind, server.uuid, text,
-        '' if cell is None else server.names.get(cell, cell), cell, action,
-        advice)
+    return Finding(kind, server.uuid, text, cell, action, advice)
 
 
 def _unmapped(server: ServerState) -> Iterator[Finding]:
@@ -672,9 +669,8 @@ def check_hosts(reader: StateReader) -> Iterator[Finding]:
                     'node-vanished', uuid,
                     f'is node {node.name} of host {node.host}, which its '
                     'driver no longer reports, and has servers, moves or '
-                    'claims', names[cell], cell, None,
-                    'make the driver report it again, or evacuate or delete '
-                    'its servers')
+                    'claims', cell, None, 'make the driver report it again, '
+                    'or evacuate or delete its servers')
             hosts[node.host] = node.mapped or hosts.get(node.host, False)
         with reader.database.reader() as connection:
             mapped = host_mappings.get_many(connection, hosts)
@@ -684,7 +680,7 @@ def check_hosts(reader: StateReader) -> Iterator[Finding]:
                     yield Finding(
                         'host-unmapped', host,
                         'has a compute node in this cell, and its mapping is '
-                        'missing', names[cell], cell, None,
+                        'missing', cell, None,
                         'map it with cell_v2 discover_hosts --by-service, or '
                         'delete its rows in the cell')
             elif mapped[host].uuid != cell:
@@ -692,7 +688,7 @@ def check_hosts(reader: StateReader) -> Iterator[Finding]:
                 yield Finding(
                     'host-elsewhere', host,
                     f'has a compute node in this cell, and is mapped to '
-                    f'{other}', names[cell], cell, None,
+                    f'{other}', cell, None,
                     'let its agent report to one of them only, and delete '
                     'its rows in the other')
 
@@ -715,19 +711,18 @@ def check_guests(reader: StateReader) -> Iterator[Finding]:
     """
     def read(
         cell: str, connection: Any
-    ) -> tuple[dict[str, str], dict[str, audit_queries.ServerRow]]:
-        texts = services.list_guests(connection)
-        return texts, audit_queries.rows(connection, [
-            uuid for text in texts.values()
-            for guests, missing in [on_host.load(text)]
-            for uuid in (*(guest.uuid for guest in guests), *missing,
-                         *on_host.load_misplaced(text))])
+    ) -> tuple[dict[str, on_host.GuestReport],
+               dict[str, audit_queries.ServerRow]]:
+        reports = {host: on_host.load(text) for host, text
+                   in services.list_guests(connection).items()}
+        return reports, audit_queries.rows(connection, [
+            uuid for report in reports.values() for uuid in (
+                *(guest.uuid for guest in report.unexplained),
+                *report.missing, *report.misplaced)])
 
-    names = reader.names()
-    for cell, (texts, rows) in reader.ask(read, reader.cells()).items():
-        for host, text in sorted(texts.items()):
-            guests, missing = on_host.load(text)
-            for uuid in [guest.uuid for guest in guests]:
+    for cell, (reports, rows) in reader.ask(read, reader.cells()).items():
+        for host, report in sorted(reports.items()):
+            for uuid in [guest.uuid for guest in report.unexplained]:
                 row = rows.get(uuid)
                 place = ('the cell does not know it' if row is None else
                          f'its server is deleted on host {row.host}'
@@ -736,28 +731,27 @@ def check_guests(reader: StateReader) -> Iterator[Finding]:
                 if row is None or row.deleted or row.host != host:
                     yield Finding(
                         'guest-unexplained', uuid,
-                        f'runs on host {host}, and {place}', names[cell],
+                        f'runs on host {host}, and {place}',
                         cell, None, 'find out on the hosts which guest is in '
                         'use; [compute] adopt_guests places it here')
-            for uuid in missing:
+            for uuid in report.missing:
                 row = rows.get(uuid)
                 if row is not None and not row.deleted and row.host == host:
                     yield Finding(
                         'guest-missing', uuid,
                         f'is on host {host}, which has no guest of it',
-                        names[cell], cell, None,
+                        cell, None,
                         'find out whether another host runs it; if none '
                         'does, rebuild or delete it')
             yield from _misplaced(reader, host, {
-                uuid: amounts for uuid, amounts
-                in on_host.load_misplaced(text).items()
+                uuid: amounts for uuid, amounts in report.misplaced.items()
                 if (row := rows.get(uuid)) is not None and row.host == host
-                and not row.deleted}, names[cell], cell)
+                and not row.deleted}, cell)
 
 
 def _misplaced(
     reader: StateReader, host: str, used: Mapping[str, Mapping[str, int]],
-    name: str, cell: str,
+    cell: str,
 ) -> Iterator[Finding]:
     """Yield the guests that use other CPUs, pages or devices than claimed.
 
@@ -774,7 +768,7 @@ def _misplaced(
             yield Finding(
                 'claim-misplaced', uuid,
                 f'uses {", ".join(extra)} on host {host}, which its claim '
-                'does not name', name, cell, None,
+                'does not name', cell, None,
                 'migrate it, which gives it the CPUs, pages and devices of a '
                 'new claim')
 
@@ -924,7 +918,6 @@ def check_providers(
     usages = {usage.provider: usage for usage in listing.usages(store).usages
               if usage.provider not in unreadable}
     inventories = listing.inventories(store)
-    names = reader.names()
     by_cell = [{uuid: (cell, node) for uuid, node in found.items()}
                for cell, found in _nodes(reader).items()]
     of_all = [(uuid, *where) for each in by_cell
@@ -938,7 +931,7 @@ def check_providers(
     for uuid, usage in usages.items():
         if uuid in nodes:
             cell, node = nodes[uuid]
-            yield from _compare_node(usage, node, cell, names)
+            yield from _compare_node(usage, node, cell)
         elif not times[uuid] and uuid not in shared and (
                 uuid not in children and not reader.unheard) and (
                 usage.consumers or any(usage.capacity.values())):
@@ -957,7 +950,8 @@ def check_providers(
         yield from _compare_shared(usage, provider)
     yield from references.check_inventories(
         inventories, usages, nodes, shared, unreadable)
-    yield from references.check_identity(store, by_cell, shared, names)
+    yield from references.check_identity(
+        store, by_cell, shared, reader.names())
 
 
 def check_amounts(held: Held) -> Iterator[Finding]:
@@ -981,8 +975,7 @@ def check_records(
 
 
 def _compare_node(
-    usage: claims_base.Usage, node: audit_queries.NodeRow, cell: str,
-    names: Mapping[str, str],
+    usage: claims_base.Usage, node: audit_queries.NodeRow, cell: str
 ) -> Iterator[Finding]:
     # A node that is no longer reported offers nothing.
     for resource, offer in () if node.vanished else node.offers.items():
@@ -992,8 +985,7 @@ def _compare_node(
             yield Finding(
                 f'wrong-capacity:{resource}', usage.provider,
                 f'is {node.host}, which offers {right} of {resource}, and '
-                f'the claim store has {capacity}', names.get(cell, cell),
-                cell, Action.RECOUNT)
+                f'the claim store has {capacity}', cell, Action.RECOUNT)
 
 
 def _compare_shared(

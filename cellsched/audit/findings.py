@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Findings of an audit."""
 
+from collections.abc import Mapping
 import dataclasses
 import enum
 
@@ -80,8 +81,7 @@ class Finding:
     :param kind: one of :data:`KINDS`
     :param of: uuid of the server or provider, name of the host, table and key
         of a row, or name of a record in the claim store
-    :param cell: name of the cell, if it concerns one
-    :param cell_uuid: uuid of that cell
+    :param cell_uuid: uuid of the cell, if it concerns one
     :param action: the repair; None if none is safe
     :param advice: what an operator can do if there is no repair
     """
@@ -89,7 +89,6 @@ class Finding:
     kind: str
     of: str
     text: str
-    cell: str = ''
     cell_uuid: str | None = None
     action: Action | None = None
     advice: str = ''
@@ -127,9 +126,16 @@ class AuditReport:
     :param foreign: number of consumers with claims that the API database does
         not know
     :param examples: some of these
+    :param names: names of the cells, by uuid
     """
 
     remaining: list[Finding] = dataclasses.field(default_factory=list)
     repaired: list[Finding] = dataclasses.field(default_factory=list)
     foreign: int = 0
     examples: list[str] = dataclasses.field(default_factory=list)
+    names: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    def cell_of(self, finding: Finding) -> str:
+        """Return the name of the cell of a finding; empty if it has none."""
+        uuid = finding.cell_uuid or ''
+        return self.names.get(uuid, uuid)

@@ -62,20 +62,19 @@ def check_cell_values(reader: StateReader) -> list[Finding]:
 
     The reader reads no more of a cell with a value of another type.
     """
-    names = reader.names()
     found = []
     for cell, wrong in reader.ask(
             lambda cell, connection: value_types.find_wrong(
                 connection, models.METADATA, reader.page),
             reader.cells()).items():
-        found += [_wrong_type(each, names[cell], cell) for each in wrong]
+        found += [_wrong_type(each, cell) for each in wrong]
         if wrong:
             reader.unheard[cell] = 'it has values of a wrong type'
     return found
 
 
 def _wrong_type(
-    wrong: value_types.WrongValue, name: str = '', cell: str | None = None
+    wrong: value_types.WrongValue, cell: str | None = None
 ) -> Finding:
     # The bytes may be those of a password.
     value = ('bytes' if isinstance(wrong.value, bytes)
@@ -83,7 +82,7 @@ def _wrong_type(
     return Finding(
         'wrong-type', f'{wrong.table} {wrong.key}',
         f'has {wrong.column} = {value}, which is no {wrong.expected}',
-        name, cell,
+        cell,
         advice='correct the value, and audit again; until then the other '
                'records of its database are not checked')
 
@@ -92,7 +91,6 @@ def _check_hosts(reader: StateReader) -> Iterator[Finding]:
     """Check that each mapped host has a compute service."""
     with reader.database.reader() as connection:
         mapped = host_mappings.by_cell(connection)
-    names = reader.names()
     for cell, (served, with_nodes) in reader.ask(
             lambda cell, connection: (
                 set(services.list_hosts(connection, services.COMPUTE)),
@@ -103,13 +101,13 @@ def _check_hosts(reader: StateReader) -> Iterator[Finding]:
                 yield Finding(
                     'service-missing', host,
                     'has compute nodes, and its compute service is missing',
-                    names[cell], cell,
+                    cell,
                     advice='start its agent, which records the service again')
             else:
                 yield Finding(
                     'host-mapping-unknown', host,
                     'is mapped to this cell, which has neither a compute '
-                    'service nor a node of it', names[cell], cell,
+                    'service nor a node of it', cell,
                     advice='start its agent, or unmap it with cell_v2 '
                            'delete_host')
 
@@ -121,26 +119,24 @@ _ARCHIVED = (models.instances, models.migrations, models.services,
 
 def _check_archive(reader: StateReader) -> Iterator[Finding]:
     """Check that no live row is in the shadow table as well."""
-    names = reader.names()
     for table in _ARCHIVED:
         for cell, uuid in _walk(reader, functools.partial(
                 audit_queries.live_in_shadow, table=table)):
             yield Finding(
                 'row-archived', uuid,
                 f'is a row of {table.name}, and is in its shadow table too',
-                names[cell], cell,
+                cell,
                 advice='compare the two rows, and delete the one in the '
                        'shadow table if the other is in use')
 
 
 def _check_flavors(reader: StateReader) -> Iterator[Finding]:
     """Check that the flavors of all servers in the cells can be read."""
-    names = reader.names()
     for cell, uuid in _walk(reader, audit_queries.unreadable_flavors):
         yield Finding(
             'flavor-unreadable', uuid,
             'has a row of instance_extra whose flavor cannot be read',
-            names[cell], cell,
+            cell,
             advice='its host uses the amounts of its row of instances; '
                    'correct the flavor by its request specification')
 

@@ -59,6 +59,10 @@ class _Leak(NamedTuple):
     providers: frozenset[str] = frozenset()
 
 
+class _RowChanged(Exception):
+    """The row of a finding has changed, so its repair ends."""
+
+
 class Repairs:
     """Repairs findings by their action.
 
@@ -107,7 +111,8 @@ class Repairs:
         :raises cellsched.exception.CellschedException: the repair failed
         """
         assert finding.action is not None
-        self._by_action[finding.action](finding, server)
+        with contextlib.suppress(_RowChanged):
+            self._by_action[finding.action](finding, server)
 
     def recount(self, provider: str) -> None:
         """Correct the counters of a provider, which is safe at any time."""
@@ -145,7 +150,7 @@ class Repairs:
         is_move, row = action is Action.RELEASE_MOVE, None
         with self._database.reader() as connection:
             mapping = api.mappings(connection, [uuid]).get(uuid)
-            if mapping is None or api.requested(connection, [uuid]):
+            if mapping is None or build_requests.present(connection, [uuid]):
                 return None
         names = [migrations.consumer(uuid) if is_move else uuid]
         if mapping.cell is not None:
@@ -269,7 +274,7 @@ class Repairs:
     def _bury(self, finding: Finding, server: ServerState) -> None:
         instance = self._instance(server.uuid)
         with self._database.reader() as connection:
-            if api.requested(connection, [server.uuid]):
+            if build_requests.present(connection, [server.uuid]):
                 return
         self._cell0.bury(
             context.admin(), [instance], exception.BuildAborted(
@@ -304,7 +309,7 @@ class Repairs:
         row = server.rows[after]
         with api.holding(self._database) as connection:
             if api.lock(connection, server.uuid) != before or (
-                    api.requested(connection, [server.uuid])):
+                    build_requests.present(connection, [server.uuid])):
                 return
             with self._cell(before.cell).reader() as elsewhere:
                 if audit_queries.rows(elsewhere, [server.uuid]):
@@ -333,7 +338,7 @@ class Repairs:
         assert finding.cell_uuid is not None
         with api.holding(self._database) as connection:
             if api.lock(connection, server.uuid) != server.mapping or (
-                    api.requested(connection, [server.uuid])):
+                    build_requests.present(connection, [server.uuid])):
                 return
             with self._cell(finding.cell_uuid).writer() as cell:
                 audit_queries.purge_unrun(cell, server.uuid)
@@ -342,7 +347,7 @@ class Repairs:
         assert finding.cell_uuid is not None
         cell = self._reader.cells()[finding.cell_uuid]
         with self._database.writer() as connection:
-            if not api.requested(connection, [server.uuid]):
+            if not build_requests.present(connection, [server.uuid]):
                 instance_mappings.decide(
                     connection, [server.uuid], cell.id, self._clock.now())
 
@@ -388,8 +393,9 @@ class Repairs:
     def _spec(self, uuid: str) -> objects.RequestSpec | None:
         with self._database.reader() as connection:
             try:
-                return api.spec(connection, uuid)
-            except objects.READ_ERRORS:
+                return build_requests.read_spec(connection, uuid)
+            except (exception.InstanceMappingNotFound,
+                    exception.RequestUnreadable):
                 return None
 
     def _delete(self, finding: Finding, server: ServerState) -> None:
@@ -402,19 +408,16 @@ class Repairs:
                     connection, [server.uuid], self._clock.now())
                 instance_groups.remove_members(connection, [server.uuid])
         with self._unchanged(finding, server) as connection:
-            if connection is not None:
-                instances.delete(
-                    connection, server.uuid, self._clock.now(), host=row.host)
+            instances.delete(
+                connection, server.uuid, self._clock.now(), host=row.host)
 
     def _fail(self, finding: Finding, server: ServerState) -> None:
         """Set a build without progress to ERROR; its claims then leak."""
         with self._unchanged(finding, server) as connection:
-            if connection is not None:
-                instances.fail(
-                    connection, server.uuid, exception.TaskAbandoned(
-                        uuid=server.uuid, task='build'), self._host,
-                    self._clock.now(), instance_history.RETRY_EVENT,
-                    host=None)
+            instances.fail(
+                connection, server.uuid, exception.TaskAbandoned(
+                    uuid=server.uuid, task='build'), self._host,
+                self._clock.now(), instance_history.RETRY_EVENT, host=None)
 
     def _take_back(self, finding: Finding, server: ServerState) -> None:
         """Revert the task of a server that has no move."""
@@ -425,7 +428,7 @@ class Repairs:
             return
         now = self._clock.now()
         with self._unchanged(finding, server) as connection:
-            if connection is not None and instances.transit(
+            if instances.transit(
                     connection, server.uuid, revert.transition, now,
                     host=row.host):
                 instance_history.record(
@@ -438,8 +441,7 @@ class Repairs:
         row = server.rows[finding.cell_uuid]
         database = self._cell(finding.cell_uuid)
         with self._unchanged(finding, server) as connection:
-            move = (None if connection is None
-                    else server_moves.live(connection, server.uuid))
+            move = server_moves.live(connection, server.uuid)
         if self._migrations is None or move is None or row.move is None:
             return
         if move.status == server_moves.MOVED:
@@ -455,8 +457,6 @@ class Repairs:
         """Record a fault with an unknown reason."""
         now = self._clock.now()
         with self._unchanged(finding, server) as connection:
-            if connection is None:
-                return
             if finding.kind == 'no-reason':
                 instance_history.record(
                     connection, server.uuid,
@@ -470,12 +470,13 @@ class Repairs:
     def _unchanged(
         self, finding: Finding, server: ServerState
     ) -> Iterator[Any]:
-        """Yield a connection with the row locked; None if it has changed."""
+        """Yield a connection with the row locked, unless it has changed."""
         assert finding.cell_uuid is not None
         with self._cell(finding.cell_uuid).writer() as connection:
             row = audit_queries.lock(connection, server.uuid)
-            same = row == server.rows[finding.cell_uuid]
-            yield connection if same else None
+            if row != server.rows[finding.cell_uuid]:
+                raise _RowChanged
+            yield connection
 
     def _cell(self, uuid: str) -> session.Database:
         return self._targets.database(self._reader.cells()[uuid])

@@ -146,7 +146,6 @@ class ServerState:
     :param claims: claims under the server's uuid
     :param moved: claims for its move
     :param unheard: uuids of cells that did not answer
-    :param names: names of cells, by uuid
     :param shared: uuids of all sharing providers
     :param projects: ids of its project, by the record that has it
     :param groups: uuids of the groups that have it as a member
@@ -162,7 +161,6 @@ class ServerState:
     claims: Sequence[claims_base.Claim]
     moved: Sequence[claims_base.Claim]
     unheard: frozenset[str]
-    names: Mapping[str, str]
     broken: exception.RequestUnreadable | None = None
     size: ServerSize | None = None
     host_cells: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -269,7 +267,7 @@ class StateReader:
         with self.database.reader() as connection:
             # A request is deleted after the mapping names the cell, so it is
             # read before the mapping.
-            requested = api.requested(connection, uuids)
+            requested = build_requests.present(connection, uuids)
             mappings = api.mappings(connection, uuids)
             read = build_requests.read(connection, requested) if asked else []
             texts = api.specs(connection, uuids) if asked else {}
@@ -279,7 +277,10 @@ class StateReader:
             groups_of = api.groups_of(connection, uuids) if asked else {}
             groups = instance_groups.find_many(connection, {
                 size.group for size in sizes.values() if size.group})
-        members = self._members(held) if asked else {}
+        members = (self.claims.memberships(held)
+                   if asked and held and self.claims is not None else {})
+        checks_groups = self.claims is not None and (
+            claims_base.Capability.GROUPS in self.claims.capabilities)
         broken = {entry.request.instance_uuid: entry for entry in read}
         by_cell: dict[str, list[str]] = {cell: [] for cell in self.cells()}
         for uuid in uuids:
@@ -300,25 +301,24 @@ class StateReader:
         # A move that begins later is not in the rows, nor are its claims.
         held.update(self._held(
             [name for names in moves.values() for name in names], holders))
-        names, unheard = self.names(), frozenset(self.unheard)
+        unheard = frozenset(self.unheard)
         shared = frozenset(provider.uuid for provider in self.shared())
         return {uuid: ServerState(
             uuid, mappings.get(uuid), uuid in requested,
             rows.get(uuid, {}), held.get(uuid, ()),
             [claim for name in moves[uuid] for claim in held.get(name, ())],
-            unheard, names,
-            request.broken if (request := broken.get(uuid)) else None,
+            unheard, request.broken if (request := broken.get(uuid)) else None,
             size := sizes.get(uuid), host_cells, shared,
             _projects(size, request), groups_of.get(uuid, frozenset()),
             groups.get(size.group or '') if size else None,
-            members.get(uuid), self._has_members())
+            members.get(uuid), checks_groups)
             for uuid in uuids}
 
     def known(self, uuids: Sequence[str]) -> set[str]:
         """Return the servers that the API database knows."""
         with self.database.reader() as connection:
             return (api.mappings(connection, uuids).keys()
-                    | api.requested(connection, uuids))
+                    | build_requests.present(connection, uuids))
 
     def pages(self, query: Page) -> Iterator[list[str]]:
         """Yield servers of the API database in pages."""
@@ -394,16 +394,6 @@ class StateReader:
         with self.database.reader() as connection:
             return {host: cell.uuid for host, cell in
                     host_mappings.get_many(connection, hosts).items()}
-
-    def _members(
-        self, held: Mapping[str, Sequence[claims_base.Claim]]
-    ) -> Mapping[str, claims_base.Membership]:
-        return (self.claims.memberships(held)
-                if self.claims is not None and held else {})
-
-    def _has_members(self) -> bool:
-        return self.claims is not None and (
-            claims_base.Capability.GROUPS in self.claims.capabilities)
 
     def _held(
         self, uuids: Sequence[str], holders: Collection[str] | None

@@ -14,7 +14,6 @@ from cellsched.cells import registry
 from cellsched.cells import target
 from cellsched.clock import Clock
 from cellsched.db.api import aggregates
-from cellsched.db.api import archive
 from cellsched.db.api import cell_mappings
 from cellsched.db.api import host_mappings
 from cellsched.db.api import instance_mappings
@@ -354,7 +353,8 @@ class CellMaintenance:
                 break
             release(uuids)
             with self._database.writer() as connection:
-                removed = archive.forget(connection, uuids, lost.cell.id)
+                removed = instance_mappings.forget(
+                    connection, uuids, lost.cell.id)
                 instance_mappings.withdraw(
                     connection, [each for each in uuids
                                  if each not in removed],

@@ -73,8 +73,8 @@ class Audit(base.Lister):
         elif report.repaired:
             self.exit_code = REPAIRED
         return self.columns, [
-            (each.invariant, each.kind, each.of, each.cell, each.text,
-             each.repair, state)
+            (each.invariant, each.kind, each.of, report.cell_of(each),
+             each.text, each.repair, state)
             for state, found in (('left', report.remaining),
                                  ('repaired', report.repaired))
             for each in found]

@@ -316,7 +316,7 @@ class HostIdentity:
             seen = services.look(connection, hosts[0])
             held = compute_nodes.list_held(connection, hosts[0])
         for record in placed:
-            missing = on_host.load(texts.get(str(record.host)))[1]
+            missing = on_host.load(texts.get(str(record.host))).missing
             if record.host not in down and record.uuid not in missing:
                 raise self._conflict(
                     f'guest {record.uuid} is to be adopted from host '

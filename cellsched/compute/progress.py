@@ -13,7 +13,6 @@ from cellsched.clock import Clock
 from cellsched.db.cell import build_casts
 from cellsched.db.cell import instance_history
 from cellsched.db.cell import instances
-from cellsched.db.cell import networks
 from cellsched.db import session
 from cellsched import exception
 
@@ -164,7 +163,7 @@ class ProgressReports:
             for report in reports:
                 report.had_networks = (
                     report.reads_networks
-                    and networks.is_allocated(connection, report.uuid))
+                    and instances.has_networks(connection, report.uuid))
             recorded = instances.transit_all(connection, [
                 report.change(self._host, now) for report in reports], now)
             instance_history.finish(connection, {

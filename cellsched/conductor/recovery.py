@@ -34,7 +34,6 @@ from cellsched.db.api import leases
 from cellsched.db.cell import build_casts
 from cellsched.db.cell import instance_history
 from cellsched.db.cell import instances
-from cellsched.db.cell import networks
 from cellsched.db.cell import server_moves
 from cellsched.db.cell import services
 from cellsched.db.cell import states
@@ -702,7 +701,7 @@ class NetworkCleanup:
         after = ''
         while True:
             with self.database.reader() as connection:
-                found = networks.list_to_free(
+                found = instances.list_with_networks(
                     connection, self.batch, after)
             if not found:
                 return

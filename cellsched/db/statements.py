@@ -143,6 +143,26 @@ def read(
         yield from connection.execute(query, {'these': chunk, **parameters})
 
 
+def read_groups(
+    connection: sa.Connection, query: sa.Select[Any], values: Iterable[Any]
+) -> dict[Any, list[Any]]:
+    """Return the values of the second column by the first column.
+
+    :param query: as for :func:`read`, of two columns
+    """
+    found: dict[Any, list[Any]] = {}
+    for key, value in read(connection, query, values):
+        found.setdefault(key, []).append(value)
+    return found
+
+
+def find(
+    connection: sa.Connection, column: sa.Column[Any], values: Iterable[Any]
+) -> set[Any]:
+    """Return the values that a column has."""
+    return {value for (value,) in read(connection, _finding(column), values)}
+
+
 def write(
     connection: sa.Connection, statement: sa.Update | sa.Delete,
     values: Iterable[Any], column: sa.Column[Any] | None = None,
@@ -374,9 +394,13 @@ def _narrowed(
 def _locking(
     column: sa.Column[Any], skip_locked: bool = False
 ) -> sa.Select[Any]:
-    return by_index(
-        sa.select(column).where(in_list(column)), column
-    ).with_for_update(skip_locked=skip_locked)
+    return by_index(_finding(column), column).with_for_update(
+        skip_locked=skip_locked)
+
+
+@functools.cache
+def _finding(column: sa.Column[Any]) -> sa.Select[Any]:
+    return sa.select(column).where(in_list(column))
 
 
 @functools.cache

@@ -7,7 +7,7 @@ from oslo_log import log
 
 from cellsched.clock import Clock
 from cellsched.context import RequestContext
-from cellsched.db.cell import networks
+from cellsched.db.cell import instances
 from cellsched.db import session
 from cellsched.network import base
 from cellsched import objects
@@ -56,5 +56,6 @@ class NetworkDeallocation:
         freed = self.deallocate(context, instance)
         if freed:
             with self.database.writer() as connection:
-                networks.forget(connection, instance.uuid, self.clock.now())
+                instances.forget_networks(
+                    connection, instance.uuid, self.clock.now())
         return freed

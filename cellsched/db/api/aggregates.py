@@ -101,9 +101,7 @@ def of_hosts(
     connection: sa.Connection, hosts: Iterable[str]
 ) -> list[AggregateRow]:
     """Return the aggregates of some hosts, by id, without other hosts."""
-    members: dict[int, list[str]] = {}
-    for number, host in statements.read(connection, _GROUPS_OF, hosts):
-        members.setdefault(number, []).append(host)
+    members = statements.read_groups(connection, _GROUPS_OF, hosts)
     found = {row.id: AggregateRow(row.id, row.uuid, row.name, {},
                                   members[row.id])
              for row in statements.read(connection, _THESE, sorted(members))}
@@ -223,9 +221,7 @@ def forget_hosts(
 
     Otherwise another host of the same name would be a member.
     """
-    members: dict[int, set[str]] = {}
-    for number, host in statements.read(connection, _GROUPS_OF, hosts):
-        members.setdefault(number, set()).add(host)
+    members = statements.read_groups(connection, _GROUPS_OF, hosts)
     for number in sorted(members):
         remove_hosts(connection, number, members[number], now)
 
@@ -271,13 +267,11 @@ def values_by_host(
     connection: sa.Connection, key: str, hosts: Iterable[str]
 ) -> dict[str, set[str]]:
     """Return all metadata values of a key by host."""
-    values: dict[str, set[str]] = {}
     query = sa.select(_HOSTS.c.host, _METADATA.c.value).join(
         _METADATA, _METADATA.c.aggregate_id == _HOSTS.c.aggregate_id,
     ).where(_METADATA.c.key == key, statements.in_list(_HOSTS.c.host))
-    for host, value in statements.read(connection, query, hosts):
-        values.setdefault(host, set()).add(value)
-    return values
+    return {host: set(values) for host, values in statements.read_groups(
+        connection, query, hosts).items()}
 
 
 def _note(
@@ -313,10 +307,11 @@ def _filled(
     connection: sa.Connection, rows: Sequence[sa.Row]
 ) -> list[AggregateRow]:
     """Return aggregates with their hosts and metadata."""
-    found = {row.id: AggregateRow(row.id, row.uuid, row.name, {}, [])
-             for row in rows}
-    for number, host in statements.read(connection, _HOSTS_OF, found):
-        found[number].hosts.append(host)
+    hosts = statements.read_groups(
+        connection, _HOSTS_OF, [row.id for row in rows])
+    found = {row.id: AggregateRow(
+        row.id, row.uuid, row.name, {}, hosts.get(row.id, []))
+        for row in rows}
     _fill_metadata(connection, found)
     return list(found.values())
 

@@ -7,13 +7,11 @@ import contextlib
 import datetime
 from typing import NamedTuple
 
-from oslo_serialization import jsonutils
 import sqlalchemy as sa
 
 from cellsched.db.api import models
 from cellsched.db import session
 from cellsched.db import statements
-from cellsched import objects
 
 _TABLE = models.instance_mappings
 _CELLS = models.cell_mappings
@@ -31,10 +29,6 @@ _MAPPINGS = (
               _TABLE.c.user_id, _TABLE.c.vcpus, _TABLE.c.memory_mb)
     .select_from(_TABLE).outerjoin(_CELLS, _CELLS.c.id == _TABLE.c.cell_id)
     .where(statements.in_list(_TABLE.c.instance_uuid)))
-
-_REQUESTED = sa.select(_REQUESTS.c.instance_uuid).where(
-    statements.in_list(_REQUESTS.c.instance_uuid))
-
 
 _GROUPS_OF = (
     sa.select(_MEMBERS.c.instance_uuid, _GROUPS.c.uuid)
@@ -96,34 +90,18 @@ def mappings(
                 connection, _MAPPINGS, uuids)}
 
 
-def requested(connection: sa.Connection, uuids: Iterable[str]) -> set[str]:
-    """Return the servers that have a build request."""
-    return {uuid for (uuid,) in statements.read(
-        connection, _REQUESTED, uuids)}
-
-
 def specs(connection: sa.Connection, uuids: Iterable[str]) -> dict[str, str]:
     """Return the stored request specs by server uuid."""
     return {uuid: text for uuid, text in statements.read(
         connection, _SPECS_OF, uuids)}
 
 
-def spec(connection: sa.Connection, uuid: str) -> objects.RequestSpec | None:
-    """Return the stored request spec, or None; it may be unreadable."""
-    found = connection.execute(sa.select(_SPECS.c.spec).where(
-        _SPECS.c.instance_uuid == uuid)).scalar()
-    return None if found is None else objects.RequestSpec.obj_from_primitive(
-        jsonutils.loads(found))
-
-
 def groups_of(
     connection: sa.Connection, uuids: Iterable[str]
 ) -> dict[str, frozenset[str]]:
     """Return the uuids of the groups that have these servers as members."""
-    found: dict[str, frozenset[str]] = {}
-    for uuid, group in statements.read(connection, _GROUPS_OF, uuids):
-        found[uuid] = found.get(uuid, frozenset()) | {group}
-    return found
+    return {uuid: frozenset(groups) for uuid, groups
+            in statements.read_groups(connection, _GROUPS_OF, uuids).items()}
 
 
 def members_after(
@@ -218,8 +196,7 @@ def holding(database: session.Database) -> Iterator[sa.Connection]:
 
 def lock(connection: sa.Connection, uuid: str) -> MappingRow | None:
     """Lock and return the mapping of a server."""
-    connection.execute(sa.select(_TABLE.c.id).where(
-        _TABLE.c.instance_uuid == uuid).with_for_update()).all()
+    statements.lock(connection, _TABLE.c.instance_uuid, [uuid])
     return mappings(connection, [uuid]).get(uuid)
 
 

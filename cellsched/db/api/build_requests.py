@@ -363,8 +363,6 @@ _PROJECTS = sa.select(
 _INSTANCES = sa.select(
     _TABLE.c.instance_uuid, _TABLE.c.instance).where(_THESE)
 
-_PRESENT = sa.select(_TABLE.c.instance_uuid).where(_THESE)
-
 _HELD = statements.by_index(
     sa.select(_TABLE.c.instance_uuid, _TABLE.c.revision,
               _TABLE.c.lease_owner)
@@ -558,7 +556,7 @@ def traces(connection: sa.Connection, uuids: Iterable[str]) -> dict[str, str]:
 
 def present(connection: sa.Connection, uuids: Iterable[str]) -> set[str]:
     """Return the instances that have a request."""
-    return {uuid for (uuid,) in statements.read(connection, _PRESENT, uuids)}
+    return statements.find(connection, _TABLE.c.instance_uuid, uuids)
 
 
 def renew(

@@ -143,9 +143,8 @@ def _read(
     """Return the selected decisions with their instances, newest first."""
     rows = connection.execute(
         statement.order_by(*_NEWEST_FIRST).limit(limit)).all()
-    instances: dict[str, list[str]] = {row.uuid: [] for row in rows}
-    for uuid, instance in statements.read(
-            connection, _INSTANCES_OF, instances):
-        instances[uuid].append(instance)
-    return [DecisionRow(row.request_id, row.decided_at, instances[row.uuid],
-                        row.document) for row in rows]
+    instances = statements.read_groups(
+        connection, _INSTANCES_OF, [row.uuid for row in rows])
+    return [DecisionRow(row.request_id, row.decided_at,
+                        instances.get(row.uuid, []), row.document)
+            for row in rows]

@@ -15,7 +15,9 @@ from typing import NamedTuple
 
 import sqlalchemy as sa
 
+from cellsched.db.api import build_requests
 from cellsched.db.api import cell_mappings
+from cellsched.db.api import instance_groups
 from cellsched.db.api import models
 from cellsched.db import sort_order
 from cellsched.db import statements
@@ -35,6 +37,10 @@ _MANY = (
     .select_from(_TABLE)
     .outerjoin(_CELLS, _CELLS.c.id == _TABLE.c.cell_id)
     .where(_MINE))
+
+_PLACES = sa.select(
+    _TABLE.c.instance_uuid, _TABLE.c.cell_id, _TABLE.c.queued_for_delete,
+).where(_MINE)
 
 _DECIDE = (
     sa.update(_TABLE).where(_MINE, _TABLE.c.cell_id.is_(None), _WANTED)
@@ -324,6 +330,52 @@ def create_missing(
              'queued_for_delete': bool(row['deleted']),
              'vcpus': row['vcpus'], 'memory_mb': row['memory_mb']}
             for row in rows]))
+
+
+def unplaced_after(
+    connection: sa.Connection, before: datetime.datetime, after: int,
+    limit: int,
+) -> list[tuple[int, str]]:
+    """Return a page of servers that were deleted before they had a cell.
+
+    :param before: servers deleted before this time
+    :param after: the mapping id at which the last page ended
+    :returns: mapping ids and uuids
+    """
+    return statements.page_after(
+        connection, _TABLE.c.id, _TABLE.c.instance_uuid, after, limit,
+        _TABLE.c.cell_id.is_(None), _TABLE.c.queued_for_delete == sa.true(),
+        sa.func.coalesce(_TABLE.c.updated_at, _TABLE.c.created_at) < before)
+
+
+def forget(
+    connection: sa.Connection, uuids: Iterable[str], cell_id: int | None
+) -> set[str]:
+    """Remove the API records of servers that are deleted in a cell.
+
+    These are mappings, request specs and memberships in server groups. A
+    server that is mapped to another cell may exist there and keeps them.
+
+    :param cell_id: None for servers that never had a cell
+    :returns: uuids of servers whose cell rows may be archived: all except
+        servers with a build request
+    """
+    free: set[str] = set()
+    for chunk in statements.chunks(uuids):
+        statements.lock(connection, _TABLE.c.instance_uuid, chunk)
+        unrequested = set(chunk) - build_requests.present(connection, chunk)
+        free |= unrequested
+        elsewhere = {
+            row.instance_uuid
+            for row in connection.execute(_PLACES, {'these': chunk})
+            if not (row.queued_for_delete if row.cell_id is None
+                    else row.cell_id == cell_id)}
+        gone = sorted(unrequested - elsewhere)
+        instance_groups.remove_members(connection, gone)
+        for column in (models.request_specs.c.instance_uuid,
+                       _TABLE.c.instance_uuid):
+            statements.delete_counted(connection, column, gone)
+    return free
 
 
 def _from_row(row: sa.Row) -> objects.InstanceMapping:

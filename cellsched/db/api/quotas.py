@@ -4,7 +4,6 @@
 import collections
 from collections.abc import Iterable
 from collections.abc import Mapping
-from collections.abc import Sequence
 import datetime
 from typing import Any
 
@@ -68,23 +67,18 @@ def limits(
         projects, users = (
             [each for each in dict.fromkeys(names) if each is not None]
             for names in zip(*chunk))
-        for project, user, resource, limit in _read(
-                connection, projects, users):
+        these = {'projects': projects, 'users': users}
+        several = len(projects) > 1 or len(users) > 1
+        for project, user, resource, limit in connection.execute(
+                _ALL_LIMITS[several], these if several else {
+                    name: next(iter(each), None)
+                    for name, each in these.items()}):
             if limit is not None:
                 found[project, user][resource] = limit
     default = found[None, None]
     return {(project, user): {
         **({} if user is not None else default), **found[project, user]}
         for project, user in requested}
-
-
-def _read(
-    connection: sa.Connection, projects: Sequence[str], users: Sequence[str]
-) -> Iterable[Any]:
-    these = {'projects': projects, 'users': users}
-    several = len(projects) > 1 or len(users) > 1
-    return connection.execute(_ALL_LIMITS[several], these if several else {
-        name: next(iter(each), None) for name, each in these.items()})
 
 
 def lock(

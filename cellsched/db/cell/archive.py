@@ -57,8 +57,6 @@ _READY = sa.and_(
 
 _COUNT = sa.select(sa.func.count()).select_from(_TABLE).where(_READY)
 
-_PRESENT = sa.select(_TABLE.c.uuid).where(statements.in_list(_TABLE.c.uuid))
-
 _LOCK = statements.by_index(
     sa.select(_TABLE.c.uuid)
     .where(statements.in_list(_TABLE.c.uuid), _READY), _TABLE.c.uuid,
@@ -86,7 +84,7 @@ def ready_after(
 
 def present(connection: sa.Connection, uuids: Iterable[str]) -> set[str]:
     """Return the servers that have a row in this cell, deleted or not."""
-    return {uuid for (uuid,) in statements.read(connection, _PRESENT, uuids)}
+    return statements.find(connection, _TABLE.c.uuid, uuids)
 
 
 def move_servers(

@@ -181,9 +181,7 @@ def moves_among(
     connection: sa.Connection, uuids: Iterable[str]
 ) -> set[str]:
     """Return those of some uuids that are uuids of moves."""
-    return {uuid for (uuid,) in statements.read(
-        connection, sa.select(_MOVES.c.uuid).where(
-            statements.in_list(_MOVES.c.uuid)), uuids)}
+    return statements.find(connection, _MOVES.c.uuid, uuids)
 
 
 def rows(
@@ -238,8 +236,7 @@ def _is_json(text: str | None) -> bool:
 
 def lock(connection: sa.Connection, uuid: str) -> ServerRow | None:
     """Lock and return the row of a server."""
-    connection.execute(sa.select(_TABLE.c.id).where(
-        _TABLE.c.uuid == uuid).with_for_update()).all()
+    statements.lock(connection, _TABLE.c.uuid, [uuid])
     return rows(connection, [uuid]).get(uuid)
 
 

@@ -58,10 +58,7 @@ def get_tags(
     connection: sa.Connection, uuids: Iterable[str]
 ) -> dict[str, list[str]]:
     """Return the sorted tags of servers, without untagged servers."""
-    found: dict[str, list[str]] = {}
-    for uuid, tag in statements.read(connection, _TAGS_OF, uuids):
-        found.setdefault(uuid, []).append(tag)
-    return found
+    return statements.read_groups(connection, _TAGS_OF, uuids)
 
 
 def delete_tags(connection: sa.Connection, uuids: Iterable[str]) -> None:

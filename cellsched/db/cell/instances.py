@@ -65,6 +65,28 @@ _COUNT_STATES = sa.select(
 ).group_by(*_STATES)
 
 
+#: Condition of an ended server: deleted, or in ERROR without a host.
+_ENDED = sa.or_(
+    _TABLE.c.deleted != 0,
+    sa.and_(_TABLE.c.vm_state == 'error', _TABLE.c.host.is_(None)))
+
+_HAS_NETWORKS = sa.select(_TABLE.c.network_allocated).where(
+    _TABLE.c.uuid == sa.bindparam('of'))
+
+_WITH_NETWORKS = sa.select(
+    _TABLE.c.uuid, _TABLE.c.project_id, _TABLE.c.user_id,
+).where(
+    _TABLE.c.network_allocated == sa.true(), _ENDED,
+    _TABLE.c.uuid > sa.bindparam('after'),
+).order_by(_TABLE.c.uuid).limit(sa.bindparam('most'))
+
+_FORGET_NETWORKS = (
+    sa.update(_TABLE)
+    .where(_TABLE.c.uuid == sa.bindparam('of'),
+           _TABLE.c.network_allocated == sa.true(), _ENDED)
+    .values(network_allocated=False, updated_at=sa.bindparam('now')))
+
+
 class Change(NamedTuple):
     """A change of a server's state, as :func:`transit` makes it.
 
@@ -420,6 +442,37 @@ def lock(connection: sa.Connection, uuids: Iterable[str]) -> set[str]:
     """Lock the rows of servers that are not deleted; return their uuids."""
     return {row.uuid for row in statements.read(connection, _LOCK, uuids)
             if not row.deleted}
+
+
+def has_networks(connection: sa.Connection, uuid: str) -> bool:
+    """Return whether a server may have networks.
+
+    The cell's database has no other data on networks.
+    """
+    return bool(connection.execute(_HAS_NETWORKS, {'of': uuid}).scalar())
+
+
+def list_with_networks(
+    connection: sa.Connection, limit: int, after: str = ''
+) -> list[objects.Instance]:
+    """Return a page of ended servers that may have networks.
+
+    Rows have uuid, project and user, sorted by uuid.
+
+    :param after: the uuid at which the last page ended
+    """
+    return [
+        objects.Instance(uuid=row.uuid, project_id=row.project_id,
+                         user_id=row.user_id)
+        for row in connection.execute(_WITH_NETWORKS, {
+            'most': limit, 'after': after})]
+
+
+def forget_networks(
+    connection: sa.Connection, uuid: str, now: datetime.datetime
+) -> None:
+    """Record that the networks of an ended server are deallocated."""
+    connection.execute(_FORGET_NETWORKS, {'of': uuid, 'now': now})
 
 
 def _from_row(row: sa.Row[Any]) -> objects.Instance:

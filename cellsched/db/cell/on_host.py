@@ -282,24 +282,13 @@ def _failed(
             move.updated_at, spawned_at):
         # No other host can report the guest of a shelved or rebuilt server.
         return False
-    reported_at, missing = _report(reports.get(move.source_compute))
-    return (reported_at is not None and row.updated_at is not None
-            and max(move.updated_at, row.updated_at) < reported_at
+    report = load(reports.get(move.source_compute))
+    return (report.reported_at is not None and row.updated_at is not None
+            and max(move.updated_at, row.updated_at) < report.reported_at
             and (row.host, row.vm_state, row.task_state) == (
                 move.source_compute, states.ACTIVE.vm_state, None)
-            and row.uuid not in missing and len(missing) < REPORTED_MAX)
-
-
-def _report(
-    text: str | None
-) -> tuple[datetime.datetime | None, Sequence[str]]:
-    """Return the time of a host's report, and its missing guests."""
-    try:
-        time = datetime.datetime.fromisoformat(
-            json.loads(text or '{}')['reported_at'])
-    except (KeyError, RecursionError, TypeError, ValueError):
-        return None, ()
-    return time, load(text)[1]
+            and row.uuid not in report.missing
+            and len(report.missing) < REPORTED_MAX)
 
 
 def _is_after(
@@ -335,29 +324,36 @@ def dump(
         'misplaced': dict(sorted((misplaced or {}).items())[:REPORTED_MAX])})
 
 
-def load(text: str | None) -> tuple[list[GuestRecord], list[str]]:
-    """Return the guests and the servers in a text of :func:`dump`.
+class GuestReport(NamedTuple):
+    """The guests of a host that disagree with the cell; see :func:`dump`.
+
+    :param reported_at: None if it is not known
+    """
+
+    reported_at: datetime.datetime | None
+    unexplained: Sequence[GuestRecord]
+    missing: Sequence[str]
+    misplaced: Mapping[str, Mapping[str, int]]
+
+
+def load(text: str | None) -> GuestReport:
+    """Return the report in a text of :func:`dump`.
 
     A text that cannot be read has none.
     """
     try:
         value = json.loads(text or '{}')
-        return ([GuestRecord(str(uuid), Fate(fate), host)
-                 for uuid, fate, host in value.get('unexplained', ())],
-                [str(uuid) for uuid in value.get('missing', ())])
+        time = value.get('reported_at')
+        return GuestReport(
+            datetime.datetime.fromisoformat(time) if time else None,
+            [GuestRecord(str(uuid), Fate(fate), host)
+             for uuid, fate, host in value.get('unexplained', ())],
+            [str(uuid) for uuid in value.get('missing', ())],
+            {str(uuid): {str(name): int(amount)
+                         for name, amount in amounts.items()}
+             for uuid, amounts in value.get('misplaced', {}).items()})
     except (AttributeError, RecursionError, TypeError, ValueError):
-        return [], []
-
-
-def load_misplaced(text: str | None) -> dict[str, dict[str, int]]:
-    """Return the amounts of misplaced guests in a text of :func:`dump`."""
-    try:
-        value = json.loads(text or '{}').get('misplaced', {})
-        return {str(uuid): {str(name): int(amount)
-                            for name, amount in amounts.items()}
-                for uuid, amounts in value.items()}
-    except (AttributeError, RecursionError, TypeError, ValueError):
-        return {}
+        return load(None)
 
 
 def adopt(

@@ -126,6 +126,10 @@ _END_UNSENT = (
     .values(status=ERROR, updated_at=sa.bindparam('now')))
 
 
+_UUIDS_OF = sa.select(_TABLE.c.instance_uuid, _TABLE.c.uuid).where(
+    statements.in_list(_TABLE.c.instance_uuid), _TABLE.c.uuid.is_not(None))
+
+
 def hold(connection: sa.Connection, instance_uuid: str) -> None:
     """Lock a server until the transaction ends.
 
@@ -166,12 +170,7 @@ def uuids_of(
     connection: sa.Connection, instance_uuids: Iterable[str]
 ) -> dict[str, list[str]]:
     """Return the uuids of all moves of servers, by server."""
-    found: dict[str, list[str]] = {}
-    query = sa.select(_TABLE.c.instance_uuid, _TABLE.c.uuid).where(
-        statements.in_list(_TABLE.c.instance_uuid), _TABLE.c.uuid.is_not(None))
-    for server, uuid in statements.read(connection, query, instance_uuids):
-        found.setdefault(server, []).append(uuid)
-    return found
+    return statements.read_groups(connection, _UUIDS_OF, instance_uuids)
 
 
 def has_migrated(

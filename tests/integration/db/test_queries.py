@@ -7,7 +7,6 @@ There transactions run at the same time, so races are real.
 from tests.integration.db import base
 from tests.unit.compute import test_progress
 from tests.unit.db.api import test_aggregates
-from tests.unit.db.api import test_archive as test_api_archive
 from tests.unit.db.api import test_audit_queries as test_api_queries
 from tests.unit.db.api import test_build_requests
 from tests.unit.db.api import test_cell_mappings
@@ -40,8 +39,8 @@ API_TESTS = (
     test_host_mappings.TestHostMappings,
     test_instance_groups.TestInstanceGroups,
     test_instance_mappings.TestInstanceMappings,
-    test_build_requests.TestRequestSpecs, test_api_queries.TestSurveying,
-    test_api_archive.TestForget)
+    test_instance_mappings.TestForget,
+    test_build_requests.TestRequestSpecs, test_api_queries.TestSurveying)
 CELL_TESTS = (
     test_instance_children.TestBelongings,
     test_instance_children.TestBlockDevices, test_instance_children.TestTags,

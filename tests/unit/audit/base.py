@@ -262,18 +262,13 @@ class TestCase(base.TestCase):
         return migration.uuid
 
     def take_down(self, name):
-        self._set_url(name, 'sqlite:////nowhere/gone.sqlite')
+        samples.set_cell_url(self.database, name)
+        self.cells.refresh()
 
     def bring_back(self, name):
         """Make a cell available again."""
-        self._set_url(name, self.by_name[name].database_connection)
-
-    def _set_url(self, cell, url):
-        table = api_models.cell_mappings
-        with self.database.writer() as connection:
-            connection.execute(
-                sa.update(table).where(table.c.name == cell).values(
-                    database_connection=url))
+        samples.set_cell_url(
+            self.database, name, self.by_name[name].database_connection)
         self.cells.refresh()
 
     def rows(self, uuid):
@@ -310,6 +305,10 @@ class TestCase(base.TestCase):
         """Make one of the repairs of a server."""
         self.repairs.repair(*self.repairable(uuid, action))
 
+    def cell_of(self, finding):
+        """Return the name of the cell of a finding."""
+        return self.reader.names().get(finding.cell_uuid, '')
+
     def assertClean(self):
         report = self.audit()
         self.assertEqual([], report.remaining)
@@ -319,7 +318,7 @@ class TestCase(base.TestCase):
         report = self.audit(fix)
         self.assertEqual(
             sorted(expected),
-            sorted((each.invariant, each.kind, each.of, each.cell)
+            sorted((each.invariant, each.kind, each.of, report.cell_of(each))
                    for each in report.remaining))
         return report
 
@@ -330,7 +329,7 @@ class TestCase(base.TestCase):
         self.assertEqual([], report.remaining)
         self.assertEqual(
             sorted(expected),
-            sorted((each.invariant, each.kind, each.of, each.cell)
+            sorted((each.invariant, each.kind, each.of, report.cell_of(each))
                    for each in report.repaired))
         self.assertClean()
 

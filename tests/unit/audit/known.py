@@ -11,8 +11,6 @@ from tests.unit.db import samples
 
 CELL, OTHER, CELL0 = 'cell-uuid', 'other-uuid', objects.CELL0_UUID
 
-NAMES = {CELL: 'cell1', OTHER: 'cell2', CELL0: 'cell0'}
-
 #: What a server takes.
 SIZE = {'VCPU': 1, 'MEMORY_MB': 512}
 
@@ -53,5 +51,4 @@ def server(**fields):
     return ServerState(**{
         'uuid': 'server', 'mapping': mapped(), 'requested': False,
         'rows': {CELL: row()}, 'claims': claims('node1'), 'moved': [],
-        'unheard': frozenset(), 'names': NAMES,
-        'size': state.ServerSize(SIZE), **fields})
+        'unheard': frozenset(), 'size': state.ServerSize(SIZE), **fields})

@@ -10,7 +10,6 @@ from cellsched.audit import archive
 from cellsched.cells import gather
 from cellsched.claims import base as claims_base
 from cellsched.claims import memory
-from cellsched.db.api import archive as api_archive
 from cellsched.db.api import build_requests
 from cellsched.db.api import instance_mappings
 from cellsched.db.api import models as api_models
@@ -177,7 +176,7 @@ class TestArchiver(base.TestCase):
 
     def test_next_run_continues_an_interrupted_run(self):
         uuid = self.deleted()
-        self.write(self.database, api_archive.forget, [uuid],
+        self.write(self.database, instance_mappings.forget, [uuid],
                    self.by_name['cell1'].id)
 
         self.archive()

@@ -399,9 +399,8 @@ class TestReport(base.TestCase):
 
         cell = self.by_name['cell1'].uuid
         self.assertEqual(
-            ('cell-unreachable', cell, 'cell1', cell, None),
-            (found.kind, found.of, found.cell, found.cell_uuid,
-             found.action))
+            ('cell-unreachable', cell, cell, None),
+            (found.kind, found.of, found.cell_uuid, found.action))
         self.assertIn('make its database available', found.advice)
 
     def test_size_is_the_total_of_the_progress(self):

@@ -28,10 +28,8 @@ class TestCase(base.TestCase):
         self.assertEqual(
             [each[:3] for each in expected],
             [(each.kind, each.cell_uuid, each.action) for each in found])
-        for each, (_, cell, action, text, advice) in zip(found, expected):
+        for each, (*_, action, text, advice) in zip(found, expected):
             self.assertEqual('server', each.of)
-            self.assertEqual(
-                '' if cell is None else known.NAMES.get(cell, cell), each.cell)
             self.assertIn(text, each.text)
             if action is None:
                 self.assertTrue(advice)
@@ -47,11 +45,6 @@ class TestUnmapped(TestCase):
             mapping=None, requested=True,
             rows={OTHER: known.row(deleted=True), CELL: known.row()})
         self.assertFinds(mapping=None, rows={})
-
-    def test_cell_without_a_name_goes_by_its_uuid(self):
-        [found] = checks.check_fate(known.server(mapping=None, names={}))
-
-        self.assertEqual(CELL, found.cell)
 
 
 class TestDeleted(TestCase):

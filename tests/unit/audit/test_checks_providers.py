@@ -34,11 +34,10 @@ class TestProviders(base.TestCase):
         [found] = self.found()
 
         self.assertEqual(
-            ('wrong-capacity:VCPU', host, 'cell2', self.by_name['cell2'].uuid,
-             findings.Action.RECOUNT,
+            ('wrong-capacity:VCPU', host, 'cell2', findings.Action.RECOUNT,
              'is b1, which offers 4 of VCPU, and the claim store has 6'),
-            (found.kind, found.of, found.cell, found.cell_uuid,
-             found.action, found.text))
+            (found.kind, found.of, self.cell_of(found), found.action,
+             found.text))
 
     def test_capacity_may_be_a_little_off(self):
         for vcpus, expected in ((2, 1), (3, 0), (5, 0), (6, 1)):
@@ -94,8 +93,9 @@ class TestProviders(base.TestCase):
 
         [found] = self.found()
 
-        self.assertEqual(('provider-unknown', lost, '', None),
-                         (found.kind, found.of, found.cell, found.action))
+        self.assertEqual(
+            ('provider-unknown', lost, '', None),
+            (found.kind, found.of, self.cell_of(found), found.action))
         self.assertIn('claims of 2 consumers', found.text)
         self.assertIn('let the agent of its host report', found.advice)
 
@@ -158,9 +158,8 @@ class TestHosts(base.TestCase):
         found = self.found()
 
         self.assertEqual(
-            [('host-unmapped', host, 'cell1', self.by_name['cell1'].uuid,
-              None) for host in ('a1', 'a2')],
-            [(each.kind, each.of, each.cell, each.cell_uuid, each.action)
+            [('host-unmapped', host, 'cell1', None) for host in ('a1', 'a2')],
+            [(each.kind, each.of, self.cell_of(each), each.action)
              for each in found])
         for each in found:
             self.assertIn('discover_hosts', each.advice)
@@ -171,9 +170,8 @@ class TestHosts(base.TestCase):
         [found] = self.found()
 
         self.assertEqual(
-            ('host-elsewhere', 'a1', 'cell2', self.by_name['cell2'].uuid,
-             None), (found.kind, found.of, found.cell, found.cell_uuid,
-                     found.action))
+            ('host-elsewhere', 'a1', 'cell2', None),
+            (found.kind, found.of, self.cell_of(found), found.action))
         self.assertIn('mapped to cell1', found.text)
         self.assertIn('report to one of them', found.advice)
 
@@ -188,7 +186,7 @@ class TestHosts(base.TestCase):
         [found] = self.found()
 
         self.assertEqual(('node-vanished', uuid, 'cell1'), (
-            found.kind, found.of, found.cell))
+            found.kind, found.of, self.cell_of(found)))
         self.assertIn('host a1', found.text)
         self.assertFalse(found.is_of_server)
         self.assertEqual([], list(checks.check_providers(
@@ -205,7 +203,7 @@ class TestGuests(base.TestCase):
                 records, missing, samples.NOW, misplaced))
 
     def found(self):
-        return [(each.kind, each.of, each.cell, each.action)
+        return [(each.kind, each.of, self.cell_of(each), each.action)
                 for each in checks.check_guests(self.reader)]
 
     def put(self, host, **values):
@@ -249,7 +247,8 @@ class TestGuests(base.TestCase):
         self.assertEqual(
             ('claim-misplaced', uuids['wrong'], 'cell1', None,
              'uses CPU 1 on host a1, which its claim does not name'),
-            (found.kind, found.of, found.cell, found.action, found.text))
+            (found.kind, found.of, self.cell_of(found), found.action,
+             found.text))
         self.assertIn('migrate', found.advice)
         self.assertFalse(found.is_of_server)
 

@@ -1051,10 +1051,10 @@ class TestGuests(agents.AgentTestCase):
     def reported(self):
         """Return the guests and the servers that the host reports."""
         with self.cell.reader() as connection:
-            found, missing = on_host.load(
+            report = on_host.load(
                 services.list_guests(connection)['host1'])
         return {each.uuid: (each.fate.value, each.host)
-                for each in found}, missing
+                for each in report.unexplained}, report.missing
 
     def assertStays(self, fate, host=None):
         log = self.useFixture(fixtures.FakeLogger())
@@ -1428,8 +1428,8 @@ class TestPlaces(agents.AgentTestCase):
             self.agent.resume()
 
             with self.cell.reader() as connection:
-                self.assertEqual(expected, on_host.load_misplaced(
-                    services.list_guests(connection)['host1']))
+                self.assertEqual(expected, on_host.load(
+                    services.list_guests(connection)['host1']).misplaced)
         self.places.misplaced.assert_called_once_with({self.uuid})
 
     def test_driver_gets_the_cells_of_the_server(self):

@@ -3,7 +3,6 @@
 
 from cellsched import context
 from cellsched.db.cell import instances
-from cellsched.db.cell import networks as queries
 from cellsched.network import deallocation
 from cellsched.network import fake
 from cellsched.testing import clock
@@ -35,7 +34,7 @@ class TestFreeing(base.TestCase):
 
     def allocated(self):
         with self.cell.reader() as connection:
-            return (queries.is_allocated(connection, self.instance.uuid),
+            return (instances.has_networks(connection, self.instance.uuid),
                     self.instance.uuid in self.network.allocated())
 
     def test_ended_server_is_freed_and_its_row_records_no_networks(self):

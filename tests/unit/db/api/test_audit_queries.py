@@ -47,13 +47,6 @@ class TestSurveying(base.TestCase):
         }, self.read(audit_queries.mappings,
                      [first, second, third, *samples.uuids(1)]))
 
-    def test_requested_returns_existing_build_requests(self):
-        first, *others = self.uuids
-        self.write(build_requests.delete, [first])
-
-        self.assertEqual(
-            {*others}, self.read(audit_queries.requested, self.uuids))
-
     def test_specifications_are_returned_as_stored(self):
         first, second, third, *_ = self.uuids
         self.write(samples.spoil, first, 'request_specs', spec='nonsense')
@@ -116,12 +109,9 @@ class TestSurveying(base.TestCase):
         self.assertEqual(audit_queries.MappingRow(None, False, 'project'),
                          self.write(audit_queries.lock, uuid))
 
-    def test_request_is_read_again(self):
-        self.assertEqual(
-            512, self.read(audit_queries.spec, self.uuids[0]).flavor.memory_mb)
+    def test_unknown_server_has_no_owner_and_no_lock(self):
         [unknown] = samples.uuids(1)
-        for query in (audit_queries.spec, audit_queries.owner,
-                      audit_queries.lock):
+        for query in audit_queries.owner, audit_queries.lock:
             self.assertIsNone(self.read(query, unknown))
 
     def test_requests_can_be_written_while_another_is_locked(self):

@@ -210,22 +210,16 @@ class TestOnHost(base.TestCase):
     def test_reported_guests_are_read_as_written(self):
         records = [on_host.GuestRecord('a', on_host.Fate.ELSEWHERE, 'host2'),
                    on_host.GuestRecord('b', on_host.Fate.UNKNOWN)]
-
-        self.assertEqual((records, ['c']), on_host.load(
-            on_host.dump(records, {'c'}, samples.NOW)))
-        for text in None, '', '[]', 'x', '{"missing": 1}', (
-                '{"unexplained": [["a", "b", "c"]]}'):
-            self.assertEqual(([], []), on_host.load(text))
-
-    def test_misplaced_guests_are_read_as_written(self):
         misplaced = {'a': {'CUSTOM_PCPU_1': 1}}
 
-        self.assertEqual(misplaced, on_host.load_misplaced(
-            on_host.dump([], (), samples.NOW, misplaced)))
-        for text in (None, '', '[]', 'x', on_host.dump([], (), samples.NOW), *(
+        self.assertEqual(
+            (samples.NOW, records, ['c'], misplaced), on_host.load(
+                on_host.dump(records, {'c'}, samples.NOW, misplaced)))
+        for text in None, '', '[]', 'x', '{"missing": 1}', (
+                '{"unexplained": [["a", "b", "c"]]}'), *(
                 f'{{"misplaced": {value}}}' for value in (
-                    '1', '["a"]', '{"a": 1}', '{"a": {"b": "c"}}'))):
-            self.assertEqual({}, on_host.load_misplaced(text), text)
+                    '1', '["a"]', '{"a": 1}', '{"a": {"b": "c"}}')):
+            self.assertEqual((None, [], [], {}), on_host.load(text), text)
 
     def test_server_is_read_with_its_flavor(self):
         for deleted in 0, 1:
