@@ -219,7 +219,17 @@ class Cell0:
             changed = [uuid for uuid in sorted(owned)
                        if held[uuid] != burial.revisions.get(uuid, 0)]
             burial.take(build_requests.read(connection, changed))
-            lost = _lost(connection, burial.requests.keys() - confirmed, cell0)
+            # The user deleted these servers, or another conductor resumed
+            # the builds after the lease expired and chose another cell.
+            lost = []
+            if rest := sorted(burial.requests.keys() - confirmed):
+                instance_mappings.hold(connection, rest)
+                lost = [
+                    mapping for mapping in instance_mappings.get_many(
+                        connection, rest).values()
+                    if mapping.queued_for_delete
+                    or mapping.cell_mapping is None
+                    or mapping.cell_mapping.id != cell0.id]
             if changed or lost:
                 with database.writer() as in_cell0:
                     for uuid in changed:
@@ -269,25 +279,6 @@ def _by_reason(
         reason = reasons[uuid]
         groups.setdefault(id(reason), (reason, []))[1].append(uuid)
     return [*groups.values()]
-
-
-def _lost(
-    connection: Any, uuids: Iterable[str], cell0: objects.CellMapping
-) -> list[objects.InstanceMapping]:
-    """Lock and return the mappings that do not belong to cell0.
-
-    The user deleted the server, or another conductor resumed the build after
-    the lease expired and chose another cell.
-    """
-    uuids = sorted(uuids)
-    if not uuids:
-        return []
-    instance_mappings.hold(connection, uuids)
-    return [
-        mapping for mapping in instance_mappings.get_many(
-            connection, uuids).values()
-        if mapping.queued_for_delete or mapping.cell_mapping is None
-        or mapping.cell_mapping.id != cell0.id]
 
 
 @dataclasses.dataclass

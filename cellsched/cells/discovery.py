@@ -214,7 +214,15 @@ class PeriodicDiscovery:
         :raises cellsched.exception.DatabaseError: the API database failed, or
             a cell's; the hosts of other cells are mapped nevertheless
         """
-        if not self._elected():
+        now = self._database.timestamp()
+        with self._database.writer() as connection:
+            leads = leases.elect(connection, TASK, self._candidate, now,
+                                 now + self._lease_s)
+        if leads != self._leads:
+            LOG.info('This scheduler maps new hosts from now on' if leads else
+                     'Another scheduler maps new hosts from now on')
+        self._leads = leads
+        if not leads:
             return []
         try:
             new = self._discovery.discover(status=LOG.debug)
@@ -225,17 +233,6 @@ class PeriodicDiscovery:
         if new:
             LOG.info('Mapped new hosts: %s', ', '.join(new))
         return new
-
-    def _elected(self) -> bool:
-        now = self._database.timestamp()
-        with self._database.writer() as connection:
-            leads = leases.elect(connection, TASK, self._candidate, now,
-                                 now + self._lease_s)
-        if leads != self._leads:
-            LOG.info('This scheduler maps new hosts from now on' if leads else
-                     'Another scheduler maps new hosts from now on')
-        self._leads = leads
-        return leads
 
 
 def _check_cell(

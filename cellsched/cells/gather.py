@@ -116,8 +116,10 @@ class Gatherer:
         :param hangs: whether a database that is silent does not answer, or
             the deadline was only that of this query
         """
+        name = getattr(function, '__qualname__', type(function).__name__)
+        name = name.removesuffix('<lambda>').replace('<locals>.', '')
         away = f'{database} does not answer'
-        wrong = f'{database} fails the query {_name(function)}'
+        wrong = f'{database} fails the query {name.rstrip(".")}'
         if not failure:
             self._conditions.end(away)
             self._conditions.end(wrong)
@@ -152,11 +154,22 @@ class Gatherer:
                 pending[self._executor.submit(
                     functools.partial(start, name, query), *args)] = name
         while pending:
+            # Wait until a query ends, or until the next deadline. A query
+            # that waits for a thread has no deadline yet.
+            starts = [started[name] for name in pending.values()
+                      if name in started]
+            remaining_s = timeout_s if not starts else max(
+                min(starts) + timeout_s - self._clock.monotonic(), 0.0)
             done, _ = futures.wait(
-                pending, self._remaining_s(pending, started, timeout_s),
-                futures.FIRST_COMPLETED)
+                pending, remaining_s, futures.FIRST_COMPLETED)
             for future in done:
-                self._keep(gathered, pending.pop(future), future)
+                name, failure = pending.pop(future), future.exception()
+                if failure is None:
+                    gathered.results[name] = future.result()
+                elif isinstance(failure, Exception):
+                    gathered.failures[name] = failure
+                else:
+                    raise failure
             late = self._expire(
                 gathered, pending, started, timeout_s, progress=bool(done))
             if hangs:
@@ -171,30 +184,6 @@ class Gatherer:
                 del self._hanging[uuid]
                 future = None
             return future is not None
-
-    def _remaining_s(
-        self, pending: dict[futures.Future[Any], str],
-        started: dict[str, float], timeout_s: float,
-    ) -> float:
-        """Return the seconds until the next deadline."""
-        starts = [started[uuid] for uuid in pending.values()
-                  if uuid in started]
-        if not starts:
-            return timeout_s
-        remaining = min(starts) + timeout_s - self._clock.monotonic()
-        return max(remaining, 0.0)
-
-    @staticmethod
-    def _keep(
-        gathered: GatherResult, uuid: str, future: futures.Future[Any]
-    ) -> None:
-        failure = future.exception()
-        if failure is None:
-            gathered.results[uuid] = future.result()
-        elif isinstance(failure, Exception):
-            gathered.failures[uuid] = failure
-        else:
-            raise failure
 
     def _expire(
         self, gathered: GatherResult, pending: dict[futures.Future[Any], str],
@@ -233,11 +222,6 @@ def lowest_compute(
     return compute.Lowest(
         min(filter(None, gathered.results.values()), default=None),
         frozenset(asked.keys() - gathered.results.keys()))
-
-
-def _name(function: Callable[..., Any]) -> str:
-    name = getattr(function, '__qualname__', type(function).__name__)
-    return name.removesuffix('<lambda>').replace('<locals>.', '').rstrip('.')
 
 
 def _version_there(cell_context: context.RequestContext) -> int | None:

@@ -95,17 +95,11 @@ class CellRegistry:
             read_at = self._clock.monotonic()
             with self._database.reader() as connection:
                 cells = cell_mappings.list_all(connection)
-            _distinguish(cells)
+            # Nova maps several cells of one name. Sums in reports and metrics
+            # are by name, so the names get the beginning of the uuid.
+            count = collections.Counter(cell.get('name') for cell in cells)
+            for cell in cells:
+                if cell.get('name') and count[cell.name] > 1:
+                    cell.name = f'{cell.name} ({cell.uuid[:_SHOWN]})'
             self._cells = {cell.uuid: cell for cell in cells}
             self._read_at = read_at
-
-
-def _distinguish(cells: list[objects.CellMapping]) -> None:
-    """Add the beginning of its uuid to each name that several cells have.
-
-    Nova maps such cells. Their sums in reports and metrics are by name.
-    """
-    count = collections.Counter(cell.get('name') for cell in cells)
-    for cell in cells:
-        if cell.get('name') and count[cell.name] > 1:
-            cell.name = f'{cell.name} ({cell.uuid[:_SHOWN]})'
