@@ -187,9 +187,18 @@ class CellFollower:
                 if not self._forgotten:
                     self.table.cells.heard(self.cell.uuid, now)
             return []
-        # 2. Find the hosts without a service. Changes name only the hosts that
-        #    changed: the absence of another host is no evidence.
-        served = self._serve(changes)
+        # 2. Store the services, and find the hosts without one. Changes name
+        #    only the hosts that changed: the absence of another host is no
+        #    evidence.
+        if changes.complete:
+            self._services = {}
+        for row in changes.services:
+            if row.deleted:
+                self._services.pop(row.host, None)
+            else:
+                self._services[row.host] = row
+        served = [row for row in changes.services
+                  if self._services.get(row.host) is row]
         unserved = (self._nodes.keys() if changes.complete else {
             row.host for row in changes.services}) - self._services.keys()
         # 3. Select the nodes to write. The row of a node can be read before
@@ -219,18 +228,6 @@ class CellFollower:
         """Return the nodes of a host in the table."""
         nodes = self._nodes.get(host, ())
         return (nodes,) if isinstance(nodes, str) else nodes
-
-    def _serve(self, changes: feed.HostChanges) -> list[Any]:
-        """Store the services; return the changed ones."""
-        if changes.complete:
-            self._services = {}
-        for row in changes.services:
-            if row.deleted:
-                self._services.pop(row.host, None)
-            else:
-                self._services[row.host] = row
-        return [row for row in changes.services
-                if self._services.get(row.host) is row]
 
     def _write(
         self, rows: Sequence[Any], served: Sequence[Any], removed: set[str],
@@ -344,7 +341,20 @@ class CellFollower:
 
     def _mapped(self, rows: Sequence[Any]) -> Sequence[Any]:
         """Return the nodes of hosts in this cell; map unmapped hosts."""
-        rows = self._still_mapped(rows)
+        # 1. Leave out the hosts that lost their mapping. A host that is not in
+        #    the set is looked up: it may have been mapped later.
+        mapped = self.mapped
+        unknown = set() if mapped is None else {
+            row.host for row in rows
+            if row.mapped >= 1 and row.host not in mapped}
+        if unknown:
+            owners = self.discovery.owners(unknown - self._unmapped)
+            self._leave_out({
+                host for host in unknown - self._unmapped
+                if host not in owners or owners[host].uuid != self.cell.uuid})
+            rows = [row for row in rows if row.mapped < 1
+                    or row.host not in self._unmapped]
+        # 2. Map the hosts that are new, or leave them out.
         if not self.maps_hosts:
             rows = [row for row in rows if row.mapped >= 1
                     or row.host in (self.mapped or ())]
@@ -362,26 +372,6 @@ class CellFollower:
             for host in strangers}, logging.ERROR, {
                 _STRANGER % (row.host, self.cell.identity) for row in new})
         return [row for row in rows if row.host not in strangers]
-
-    def _still_mapped(self, rows: Sequence[Any]) -> Sequence[Any]:
-        """Return the nodes, without those whose hosts lost their mapping.
-
-        A host that is not in the set is looked up: it may have been mapped
-        later.
-        """
-        mapped = self.mapped
-        if mapped is None:
-            return rows
-        unknown = {row.host for row in rows if row.mapped >= 1
-                   and row.host not in mapped}
-        if not unknown:
-            return rows
-        owners = self.discovery.owners(unknown - self._unmapped)
-        self._leave_out({
-            host for host in unknown - self._unmapped
-            if host not in owners or owners[host].uuid != self.cell.uuid})
-        return [row for row in rows if row.mapped < 1
-                or row.host not in self._unmapped]
 
 
 _NONE: frozenset[str] = frozenset()

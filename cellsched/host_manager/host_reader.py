@@ -243,10 +243,19 @@ class HostReader:
         with self.database.reader() as connection:
             owners = host_mappings.owners(connection, names)
             rows = aggregates.of_hosts(connection, names)
-        groups = self._groups(rows, sharing)
+        groups = aggregate_groups.AggregateGroups(self.default_zone)
+        groups.apply(aggregates.AggregateChanges(
+            (), True, rows, frozenset(row.id for row in rows)))
+        with self._lock:
+            reported = list(self._updates.values())
+        for each in reported:
+            groups.tell(each)
+        groups.share({each.uuid: each.aggregate_uuid
+                      for each in sharing.providers})
         table.set_sharing({each.uuid: SharingProvider(
             each.name, each.aggregate_uuid, each.traits)
             for each in sharing.providers})
+        # Each cell has a follower for this one reading.
         mapped: dict[str, set[str]] = {}
         for name, owner in owners.items():
             mapped.setdefault(owner, set()).add(name)
@@ -260,20 +269,6 @@ class HostReader:
                 # The host was mapped once and its mapping was deleted.
                 if row.host in of_cell
                 or row.host not in owners and row.mapped < 1]), ahead_s)
-
-    def _groups(
-        self, rows: Sequence[aggregates.AggregateRow], sharing: Sharing
-    ) -> aggregate_groups.AggregateGroups:
-        groups = aggregate_groups.AggregateGroups(self.default_zone)
-        groups.apply(aggregates.AggregateChanges(
-            (), True, rows, frozenset(row.id for row in rows)))
-        with self._lock:
-            reported = list(self._updates.values())
-        for each in reported:
-            groups.tell(each)
-        groups.share({each.uuid: each.aggregate_uuid
-                      for each in sharing.providers})
-        return groups
 
     def _fill_usages(
         self, table: HostTable, marks: Mapping[str, Any],

@@ -235,7 +235,15 @@ class HostManager(source.HostSource):
         """
         token, followers = self._read_api(now)
         gathered = self._read_cells(context, followers, now)
-        self._count_failures(followers, gathered)
+        # Count the cells that did not answer.
+        cells = {uuid: each.cell for uuid, each in followers.items()}
+        disabled = _disabled(cells.values())
+        unanswered = gathered.silent | gathered.failures.keys()
+        with self._lock:
+            for uuid in unanswered:
+                self.table.cells.failed(uuid, 1, self.clock.steady())
+            self.silent = sorted(
+                cells[uuid].identity for uuid in unanswered - disabled.keys())
         self._changes_token = token
 
     def read_changes(self, context: RequestContext) -> None:
@@ -438,20 +446,6 @@ class HostManager(source.HostSource):
             lambda cell_context: self._read_cell(
                 cell_context, followers, now), timeout_s)
 
-    def _count_failures(
-        self, followers: Mapping[str, cell_follower.CellFollower],
-        gathered: gather.GatherResult,
-    ) -> None:
-        """Count the cells that did not answer."""
-        cells = {uuid: each.cell for uuid, each in followers.items()}
-        disabled = _disabled(cells.values())
-        unanswered = gathered.silent | gathered.failures.keys()
-        with self._lock:
-            for uuid in unanswered:
-                self.table.cells.failed(uuid, 1, self.clock.steady())
-            self.silent = sorted(
-                cells[uuid].identity for uuid in unanswered - disabled.keys())
-
     def _read_cell(
         self, cell_context: RequestContext,
         followers: Mapping[str, cell_follower.CellFollower], now: float,
@@ -482,23 +476,14 @@ class HostManager(source.HostSource):
         with self._lock:
             hosts = self._aggregate_groups.apply(changes)
             if shared is not None:
-                hosts |= self._share(shared)
+                found = {each.uuid: SharingProvider(
+                    each.name, each.aggregate_uuid, each.traits)
+                    for each in shared}
+                self._doubtful.update(self.table.set_sharing(found))
+                hosts |= self._aggregate_groups.share({
+                    uuid: each.aggregate for uuid, each in found.items()})
             self._regroup(hosts)
         self._aggregates_token = changes.token
-
-    def _share(
-        self, providers: Iterable[shared_providers.SharedProvider]
-    ) -> set[str]:
-        """Apply the sharing providers; return the hosts that they affect.
-
-        The lock is held.
-        """
-        found = {each.uuid: SharingProvider(
-            each.name, each.aggregate_uuid, each.traits)
-            for each in providers}
-        self._doubtful.update(self.table.set_sharing(found))
-        return self._aggregate_groups.share(
-            {uuid: each.aggregate for uuid, each in found.items()})
 
     def _read_claims(
         self, wait_s: float = -1, only_stale: bool = False

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cellsched.hosts import cell_health
 from cellsched.hosts.table import HostTable
 
 #: The least share of the hosts that goes down in a mass outage. A few hosts
@@ -88,14 +87,9 @@ def find(
     found = MassOutage(count, known, len(np.unique(codes[lost])))
     if found.hosts >= HOSTS_MIN and found.cells >= CELLS_MIN:
         return found
-    concerned = np.unique(codes[lost | up])
-    broken = [_is_broken(cells[code], now, limits) for code in concerned]
-    return found if all(broken) else None
-
-
-def _is_broken(
-    hearing: cell_health.AnswerTimes, now: float, limits: OutageLimits
-) -> bool:
-    """Return whether a recent silence of a cell explains its lost hosts."""
-    return (now - hearing.last > limits.silence_s
-            or now - hearing.since < limits.down_s)
+    # A recent silence of a cell explains its lost hosts.
+    concerned = [cells[code] for code in np.unique(codes[lost | up])]
+    return found if all(
+        now - hearing.last > limits.silence_s
+        or now - hearing.since < limits.down_s
+        for hearing in concerned) else None

@@ -42,7 +42,13 @@ def of_nodes(
                 for row in rows]
     traits = _each(rows, 'traits', lambda names: frozenset(map(str, names)),
                    flaws)
-    return _sourced(sourced, rows, stats, traits, flaws) | {
+    sourced = tuple(sourced)
+    of_plugins = plugin_columns.filled(sourced, {
+        plugin_columns.STATS: stats,
+        plugin_columns.METRICS: [_metrics(row, flaws) for row in rows],
+        plugin_columns.TRAITS: [dict.fromkeys(each, True) for each in traits],
+    }) if sourced else {}
+    return of_plugins | {
         **of_reports(rows, cell, stats, hosts, flaws),
         'children': [_numbered(each) if each else () for each in children],
         'child_uuids': [tuple(each.uuid for each in value)
@@ -128,22 +134,6 @@ def _hardware(rows: Sequence[Any], flaws: Flaws) -> dict[str, list[Any]]:
         'free_pci_devices': [
             sum(pool.count for pool in each) for each in pools],
     }
-
-
-def _sourced(
-    sourced: Iterable[columns.Column], rows: Sequence[Any],
-    stats: Sequence[dict[str, Any]], traits: Iterable[frozenset[str]],
-    flaws: Flaws,
-) -> dict[str, list[Any]]:
-    """Return the values of plug-in columns from their sources."""
-    sourced = tuple(sourced)
-    if not sourced:
-        return {}
-    return plugin_columns.filled(sourced, {
-        plugin_columns.STATS: stats,
-        plugin_columns.METRICS: [_metrics(row, flaws) for row in rows],
-        plugin_columns.TRAITS: [dict.fromkeys(each, True)
-                                for each in traits]})
 
 
 def _metrics(row: Any, flaws: Flaws) -> dict[str, Any]:
