@@ -5,7 +5,6 @@ from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 from oslo_config import cfg
 from oslo_log import log
@@ -101,8 +100,15 @@ class HostAgent:
             its name or its uuid, or it has guests of another host
         """
         parts, conf = self.parts, self.parts.conf
-        discovery = (_discovery(parts) if conf.api_database.connection
-                     else None)
+        discovery = None
+        if conf.api_database.connection:
+            # Most agents have no API database, and import no code that reads
+            # it.
+            from cellsched.wiring.components import Components
+
+            discovery = Components(
+                conf, parts.clock, databases=parts.databases,
+                transports=parts.transports).discovery
         # An agent that does not start must not write anything.
         cell = discovery and discovery.own_cell(
             conf.database.connection, conf.host)
@@ -220,12 +226,3 @@ def _check_stores(parts: base.AgentComponents) -> None:
     """Check the schemas of the cell's database and of the claim store."""
     cell_schema.SCHEMA.check(parts.cell_database)
     parts.claims.check()
-
-
-def _discovery(parts: base.AgentComponents) -> Any:
-    # Most agents have no API database, and import no code that reads it.
-    from cellsched.wiring.components import Components
-
-    return Components(
-        parts.conf, parts.clock, databases=parts.databases,
-        transports=parts.transports).discovery

@@ -137,6 +137,10 @@ def builds(parts: Components) -> Builds:
     parts.claims.check()
     options = parts.conf.conductor
     scheduler = _scheduler(parts, options.scheduling_timeout)
+    # Claims may be in the SQLite file of the API database.
+    url = parts.conf.api_database.connection
+    shares_a_file = url.startswith('sqlite') and (
+        parts.conf.claims.connection or url) == url
     task = build_and_schedule.BuildAndSchedule(
         parts.database, parts.targets, parts.cell0, scheduler, parts.compute,
         parts.claims, parts.quotas, parts.clock, parts.conf.host,
@@ -144,7 +148,7 @@ def builds(parts: Components) -> Builds:
             options.build_lease, options.build_deadline,
             options.build_attempts, options.joint_transactions,
             options.retry_delay, options.retries,
-            fenced=not _share_a_file(parts.conf)),
+            fenced=not shares_a_file),
         new_uuid=parts.new_uuid, reached=parts.reached,
         notifier=parts.task_notifier, metrics=parts.metrics)
     reader = StateReader(
@@ -155,10 +159,15 @@ def builds(parts: Components) -> Builds:
         parts.database, task, options.build_lease, parts.builders,
         options.recovery_threads, new_uuid=parts.new_uuid,
         metrics=parts.metrics)
+    deletions = recovery.InterruptedDeletions(
+        parts.database, deletion.Deletion(
+            parts.database, parts.targets, lambda: parts.compute,
+            parts.claims, parts.clock, parts.conf.service_down_time,
+            parts.reached), parts.new_uuid(), parts.builders)
     return Builds(scheduler, task, recoverer, [
         (task.leases.renew, options.build_lease / _RENEWALS),
         (recoverer.run, options.recovery_interval),
-        (_interrupted_deletions(parts).run, options.recovery_interval),
+        (deletions.run, options.recovery_interval),
         (_stalled_builds(parts).run, options.cast_check_interval),
         (leaked.run, options.claims_check_interval),
         *parts.compute_cap.periodic(parts.conf.cells.refresh_interval)])
@@ -187,16 +196,6 @@ def _stalled_builds(parts: Components) -> recovery.StalledBuilds:
             conf.service_down_time), parts.builders, metrics=parts.metrics)
 
 
-def _interrupted_deletions(
-    parts: Components
-) -> recovery.InterruptedDeletions:
-    return recovery.InterruptedDeletions(
-        parts.database, deletion.Deletion(
-            parts.database, parts.targets, lambda: parts.compute,
-            parts.claims, parts.clock, parts.conf.service_down_time,
-            parts.reached), parts.new_uuid(), parts.builders)
-
-
 def _moves(parts: Components) -> conductor_rpc.MovingConductor:
     conf = parts.conf
     return conductor_rpc.MovingConductor(move.Move(
@@ -214,10 +213,3 @@ def _build_instances(
         parts.cell_database, parts.compute.get(parts.transports.get()),
         parts.claims, parts.clock, conf.host, conf.scheduler.max_attempts,
         parts.task_notifier, networks.free)
-
-
-def _share_a_file(conf: cfg.ConfigOpts) -> bool:
-    """Return whether claims are in the SQLite file of the API database."""
-    url = conf.api_database.connection
-    return url.startswith('sqlite') and (
-        conf.claims.connection or url) == url

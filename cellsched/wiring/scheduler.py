@@ -34,10 +34,20 @@ PLUGINS = (plugins.CLAIMS, plugins.DRIVERS, plugins.FILTERS,
 
 @base.factory(Components)
 def scheduler(conf: cfg.ConfigOpts, parts: Components) -> Service:
-    """Return a scheduler, on the transport of ``transport_url``."""
+    """Return a scheduler, on the transport of ``transport_url``.
+
+    :raises cellsched.exception.ConfigurationInvalid: the files of recordings
+        cannot be written
+    """
     api_schema.SCHEMA.check(parts.database)
     parts.claims.check()
-    parts.recorder = _recorder(conf, parts)
+    if conf.scheduler.record:
+        parts.recorder = recording.Recorder(
+            pathlib.Path(conf.scheduler.record),
+            conf.scheduler.record_mb * 2 ** 20,
+            functools.partial(replay.header_of, conf), parts.clock.monotonic,
+            parts.metrics)
+        parts.recorder.check()
     driver = enabled.make(
         conf, plugins.DRIVERS, drivers.SchedulerDriver, conf, parts)
     manager = scheduler_service.Scheduler(
@@ -65,24 +75,6 @@ def scheduler(conf: cfg.ConfigOpts, parts: Components) -> Service:
         clock=parts.clock)],
         driver.periodic(), at_once, driver.state,
         unready=driver.unready, at_stop=heartbeat.stop)
-
-
-def _recorder(
-    conf: cfg.ConfigOpts, parts: Components
-) -> recording.Recorder | None:
-    """Return the recorder of decisions, if it is on.
-
-    :raises cellsched.exception.ConfigurationInvalid: files cannot be written
-    """
-    options = conf.scheduler
-    if not options.record:
-        return None
-    recorder = recording.Recorder(
-        pathlib.Path(options.record), options.record_mb * 2 ** 20,
-        functools.partial(replay.header_of, conf), parts.clock.monotonic,
-        parts.metrics)
-    recorder.check()
-    return recorder
 
 
 def planner(parts: Components) -> drivers.SchedulerDriver:

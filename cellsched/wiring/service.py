@@ -279,7 +279,10 @@ class Service:
             try:
                 function()
             except _FATAL as exc:
-                self._fail(exc)
+                self._stopping.set()
+                self.failure = exc
+                LOG.error('Service stops: %s', exc.format_message())
+                self.on_failure()
             except exception.STOPS:
                 raise
             except _EXPECTED as exc:
@@ -291,12 +294,6 @@ class Service:
             finally:
                 loop.at, loop.runs = self.parts.clock.monotonic(), False
         return task
-
-    def _fail(self, exc: exception.CellschedException) -> None:
-        self._stopping.set()
-        self.failure = exc
-        LOG.error('Service stops: %s', exc.format_message())
-        self.on_failure()
 
 
 def first_delay_s(spacing_s: float, random: Random) -> float:
