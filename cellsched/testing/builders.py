@@ -87,7 +87,13 @@ def table(
     """
     given = {**values, **{AVAILABLE + resource: amount
                           for resource, amount in (available or {}).items()}}
-    count = _count(count, given)
+    lengths = {len(value) for value in given.values()
+               if isinstance(value, (list, np.ndarray))}
+    if count is not None:
+        lengths.add(count)
+    if len(lengths) > 1:
+        raise ValueError(f'columns of different lengths: {sorted(lengths)}')
+    count = lengths.pop() if lengths else 1
     uuids = given.pop('uuid', None) or [
         str(uuid.UUID(int=row + 1)) for row in range(count)]
     result = HostTable((*STANDARD, *columns))
@@ -96,7 +102,12 @@ def table(
             raise ValueError(
                 f'the host table has no column {name!r}; expected a standard '
                 'column, or one that columns=… adds')
-    result.put(uuids, _defaults(count, now) | given)
+    names = [f'host{row + 1}' for row in range(count)]
+    result.put(uuids, {
+        'host': names, 'nodename': names, 'cell': CELL,
+        'availability_zone': 'nova', 'last_seen_up': now,
+        'vcpus_total': 8, 'cpu_allocation_ratio': 4.0,
+        'total_usable_ram_mb': 16384, 'total_usable_disk_gb': 100, **given})
     for cell, failed in (failures or {}).items():
         result.cells.failed(cell, failed, now)
     for name, follow in _FOLLOWING.items():
@@ -130,9 +141,17 @@ def request(**fields: Any) -> objects.RequestSpec:
         name: list(hint) if isinstance(hint, (list, tuple)) else [hint]
         for name, hint in hints.items()}
     if isinstance(fields.get('image'), Mapping):
-        fields['image'] = _image(fields['image'])
+        image = fields['image']
+        if 'properties' not in image:
+            image = {'properties': image}
+        fields['image'] = objects.ImageMeta(**{
+            'id': str(uuid.UUID(int=2)), 'name': 'image', **image,
+            'properties': objects.ImageMetaProps(**image['properties'])})
     if 'group' in fields:
-        fields['instance_group'] = _group(fields.pop('group'))
+        fields['instance_group'] = objects.InstanceGroup(**{
+            'id': 1, 'uuid': str(uuid.UUID(int=3)), 'name': 'group',
+            'project_id': 'project', 'user_id': 'user', 'policy': None,
+            'members': [], 'hosts': [], 'rules': {}, **fields.pop('group')})
     for name, value in fields.items():
         if name in objects.RequestSpec.fields:
             spec[name] = value
@@ -160,41 +179,6 @@ def plugin(kind: type[_Plugin], **options: Any) -> _Plugin:
     return kind(conf[group])
 
 
-def _image(given: Mapping[str, Any]) -> objects.ImageMeta:
-    if 'properties' not in given:
-        given = {'properties': given}
-    return objects.ImageMeta(**{
-        'id': str(uuid.UUID(int=2)), 'name': 'image', **given,
-        'properties': objects.ImageMetaProps(**given['properties'])})
-
-
-def _group(given: Mapping[str, Any]) -> objects.InstanceGroup:
-    return objects.InstanceGroup(**{
-        'id': 1, 'uuid': str(uuid.UUID(int=3)), 'name': 'group',
-        'project_id': 'project', 'user_id': 'user', 'policy': None,
-        'members': [], 'hosts': [], 'rules': {}, **given})
-
-
-def _count(count: int | None, given: Mapping[str, Any]) -> int:
-    lengths = {len(value) for value in given.values()
-               if isinstance(value, (list, np.ndarray))}
-    if count is not None:
-        lengths.add(count)
-    if len(lengths) > 1:
-        raise ValueError(f'columns of different lengths: {sorted(lengths)}')
-    return lengths.pop() if lengths else 1
-
-
 def _offered(it: view.Hosts, name: str, kind: str) -> view.Column:
     """Return the total amount of a resource that can be claimed."""
     return np.floor(it[name] * it[f'{kind}_allocation_ratio'])
-
-
-def _defaults(count: int, now: float) -> dict[str, Any]:
-    names = [f'host{row + 1}' for row in range(count)]
-    return {
-        'host': names, 'nodename': names, 'cell': CELL,
-        'availability_zone': 'nova', 'last_seen_up': now,
-        'vcpus_total': 8, 'cpu_allocation_ratio': 4.0,
-        'total_usable_ram_mb': 16384, 'total_usable_disk_gb': 100,
-    }

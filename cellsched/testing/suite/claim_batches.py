@@ -121,7 +121,9 @@ class ClaimBatchRaces(BatchCase):
         for provider in _providers(batches):
             taken = [claim for batch in winners for claim in batch
                      if claim.provider == provider]
-            self.assertUsed(store, provider, len(taken), **_added(taken))
+            self.assertUsed(store, provider, len(taken), **{
+                name: sum(claim.resources[name] for claim in taken)
+                for name in (taken[0].resources if taken else ())})
             self.assertFalse(store.recount(provider))
 
     def watched(
@@ -218,11 +220,6 @@ class ClaimBatches(ClaimBatchRaces):
 
 def _providers(batches: Sequence[Sequence[base.Claim]]) -> list[str]:
     return sorted({claim.provider for batch in batches for claim in batch})
-
-
-def _added(claims: Sequence[base.Claim]) -> dict[str, int]:
-    return {resource: sum(claim.resources[resource] for claim in claims)
-            for resource in (claims[0].resources if claims else ())}
 
 
 def _claiming(batch: Sequence[base.Claim]) -> claim_cases.Call:
