@@ -120,13 +120,13 @@ class UnifiedLimitsDriver(db.DbQuotaDriver):
         own = self._ask(
             project_id, lambda enforcer: enforcer.get_project_limits(
                 project_id, every)) if project_id else {}
-        return {
-            resource: own.get(name, registered.get(name, self._missing(name)))
-            for resource, name in _NAMES.items()}
-
-    def _missing(self, name: str) -> int:
-        """Return the limit of a resource that is not registered."""
-        return 0 if (name in self._listed) == self._required else -1
+        # The strategy says whether a resource without a registered limit is
+        # refused or unlimited.
+        unregistered = {
+            name: 0 if (name in self._listed) == self._required else -1
+            for name in _NAMES.values()}
+        limits = {**unregistered, **registered, **own}
+        return {resource: limits[name] for resource, name in _NAMES.items()}
 
     def _ask(
         self, project_id: str | None,
@@ -182,7 +182,9 @@ def _prepare(conf: cfg.ConfigOpts) -> None:
             expected='the id of the Keystone endpoint with the registered '
                      'limits, or endpoint_service_type')
     files.check_tls(_GROUP, own)
-    if conf is not cfg.CONF and not _is_read(cfg.CONF):
+    # Before it is read, the global configuration has no such option.
+    if conf is not cfg.CONF and (
+            getattr(cfg.CONF, 'config_file', None) is None):
         cfg.CONF([], project='cellsched',
                  default_config_files=conf.config_file,
                  default_config_dirs=conf.config_dir)
@@ -199,11 +201,3 @@ def _prepare(conf: cfg.ConfigOpts) -> None:
             field=f'[{_GROUP}] auth_type',
             problem='it is not set',
             expected='an authentication plug-in, such as password')
-
-
-def _is_read(conf: cfg.ConfigOpts) -> bool:
-    """Return whether this configuration is loaded."""
-    try:
-        return conf.config_file is not None
-    except cfg.NoSuchOptError:
-        return False
