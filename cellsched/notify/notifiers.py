@@ -76,7 +76,14 @@ class Notifier:
         options = transport.conf.oslo_messaging_notifications
         if not set(options.driver) - {'noop'}:
             return
-        _check(options.driver)
+        available = plugins.names(_DRIVERS)
+        for name in options.driver:
+            if name not in available:
+                raise exception.PluginNotFound(
+                    name=name, namespace=_DRIVERS,
+                    named=', which [oslo_messaging_notifications] driver '
+                          'names',
+                    available=', '.join(available))
         if form in ('unversioned', 'both'):
             self._legacy = _sender(transport)
         if form in ('versioned', 'both'):
@@ -122,16 +129,6 @@ def _sender(
     return oslo_messaging.Notifier(
         transport, retry=retries, serializer=serializer.Serializer(),
         topics=topics)
-
-
-def _check(names: Sequence[str]) -> None:
-    available = plugins.names(_DRIVERS)
-    for name in names:
-        if name not in available:
-            raise exception.PluginNotFound(
-                name=name, namespace=_DRIVERS,
-                named=', which [oslo_messaging_notifications] driver names',
-                available=', '.join(available))
 
 
 class TaskNotifier(Notifier):

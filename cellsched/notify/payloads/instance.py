@@ -7,7 +7,6 @@ always false, ``auto_disk_config`` is ``MANUAL``, and the audit period is null.
 """
 
 import traceback
-from types import TracebackType
 from typing import Any
 
 from cellsched.context import RequestContext
@@ -156,7 +155,11 @@ def exception_text(reason: BaseException) -> str:
 
 def versioned_exception(reason: BaseException) -> dict[str, Any]:
     """Return the payload of an error."""
-    module, function = _place(reason.__traceback__)
+    module = function = 'unknown'
+    # The last frame raised the error.
+    for frame, _ in traceback.walk_tb(reason.__traceback__):
+        module = frame.f_globals.get('__name__', 'unknown')
+        function = frame.f_code.co_name
     return envelope.wrap('ExceptionPayload', '1.1', {
         'module_name': module,
         'function_name': function,
@@ -165,16 +168,6 @@ def versioned_exception(reason: BaseException) -> dict[str, Any]:
         'traceback': urls.mask_text(''.join(
             traceback.format_exception(reason)))[-TRACEBACK_MAX:],
     })
-
-
-def _place(trace: TracebackType | None) -> tuple[str, str]:
-    """Return the module and the function where an error was raised."""
-    if trace is None:
-        return 'unknown', 'unknown'
-    while trace.tb_next is not None:
-        trace = trace.tb_next
-    frame = trace.tb_frame
-    return frame.f_globals.get('__name__', 'unknown'), frame.f_code.co_name
 
 
 def _fill(

@@ -151,6 +151,12 @@ def versioned(
     """Return the payload of versioned notifications."""
     fields = envelope.fields_of(request) or {}
     uuid = fields.get('instance_uuid', _first(instance_uuids))
+    group = envelope.fields_of(fields.get('instance_group'))
+    # On the wire, the rules are in the field _rules.
+    rules = group and (group.get('_rules') or group.get('rules'))
+    security_groups = filter(None, map(
+        envelope.fields_of,
+        envelope.members_of(fields.get('security_groups'))))
     payload = REQUEST_SPEC.fill(
         fields,
         instance_uuid=uuid,
@@ -159,13 +165,15 @@ def versioned(
         image=versioned_image(fields.get('image')),
         numa_topology=numa_topology(fields.get('numa_topology'), uuid),
         pci_requests=pci_requests(fields.get('pci_requests'), uuid),
-        instance_group=_group(fields.get('instance_group')),
+        instance_group=SERVER_GROUP.fill(
+            group, rules=envelope.plain(rules) or {}),
         force_hosts=_first(fields.get('force_hosts')),
         force_nodes=_first(fields.get('force_nodes')),
         requested_destination=_destination(
             fields.get('requested_destination')),
         retry=_retry(fields.get('retry')),
-        security_groups=_security_groups(fields.get('security_groups')))
+        security_groups=[
+            each.get('uuid') or each.get('name') for each in security_groups])
     assert payload is not None
     return payload
 
@@ -202,13 +210,6 @@ def _first(values: Sequence[str] | None) -> str | None:
     return values[0] if values else None
 
 
-def _group(group: Any) -> dict[str, Any] | None:
-    fields = envelope.fields_of(group)
-    # On the wire, the rules are in the field _rules.
-    rules = fields and (fields.get('_rules') or fields.get('rules'))
-    return SERVER_GROUP.fill(fields, rules=envelope.plain(rules) or {})
-
-
 def _destination(destination: Any) -> dict[str, Any] | None:
     fields = envelope.fields_of(destination)
     if fields is None:
@@ -228,8 +229,3 @@ def _retry(retry: Any) -> dict[str, Any] | None:
     nodes = map(envelope.fields_of, envelope.members_of(fields.get('hosts')))
     return RETRIES.fill(fields, hosts=[
         node.get('hypervisor_hostname') for node in nodes if node])
-
-
-def _security_groups(groups: Any) -> list[str | None]:
-    known = filter(None, map(envelope.fields_of, envelope.members_of(groups)))
-    return [group.get('uuid') or group.get('name') for group in known]
