@@ -197,7 +197,12 @@ class PageReader:
         if down:
             with self._database.reader() as connection:
                 for source in down:
-                    rows = self._mapped(connection, source)
+                    # The mappings of instances replace the rows of the cell,
+                    # unless a filter is on a column that they lack.
+                    rows = instance_mappings.page(
+                        connection, source.cell.id, self._order,
+                        self._filters.matches, source.after, self._size,
+                    ) if self._filters.by(instance_mappings.COLUMNS) else []
                     yield from self._next(
                         source, [tuple(getattr(row, name, None)
                                        for name in self._order.names)
@@ -213,14 +218,6 @@ class PageReader:
             cell_context.cell.database, source.name, self._filters,
             self._order, source.after, self._size, self._shows_places,
             self._shows_places)
-
-    def _mapped(self, connection: Any, source: _CellServers) -> Sequence[Any]:
-        """Return the instance mappings of a cell that does not answer."""
-        if not self._filters.by(instance_mappings.COLUMNS):
-            return []
-        return instance_mappings.page(
-            connection, source.cell.id, self._order, self._filters.matches,
-            source.after, self._size)
 
     def _next(
         self, source: _CellServers, sorted_by: Sequence[tuple[Any, ...]],
