@@ -302,7 +302,13 @@ def _read(
     yield from refusals.without_effect(named)
     named = [each for each in named if each[1:] not in refusals.REASONS]
     if not messages:
-        named = _without_messaging(named, known)
+        # A service that sends messages checks the groups of oslo.messaging.
+        # The names that it has in other groups become known.
+        named = [each for each in named
+                 if not each[1].startswith(MESSAGING_PREFIX)]
+        known['DEFAULT'] |= MESSAGING_NAMES
+        if not all(name in known.get(group, ()) for _, group, name in named):
+            _add_names(known, [*list_messaging(), *UNLISTED])
     yield from _check_names(named, known, conf, kinds, foreign)
     wrong = [*_check_values(conf, settings)]
     yield from wrong
@@ -391,21 +397,6 @@ def _known(messages: bool) -> _Names:
         *_listed('oslo.reports'),
         *((*list_messaging(), *UNLISTED) if messages else ())])
     return known
-
-
-def _without_messaging(
-    named: Iterable[tuple[str, str, str]], known: _Names
-) -> list[tuple[str, str, str]]:
-    """Return the names in files without those in groups of oslo.messaging.
-
-    A service that sends messages checks them. The names that oslo.messaging
-    has in other groups become known.
-    """
-    rest = [each for each in named if not each[1].startswith(MESSAGING_PREFIX)]
-    known['DEFAULT'] |= MESSAGING_NAMES
-    if not all(name in known.get(group, ()) for _, group, name in rest):
-        _add_names(known, [*list_messaging(), *UNLISTED])
-    return rest
 
 
 def _add_names(
@@ -593,7 +584,11 @@ def _check_values(
     A default is valid, and to read all options takes longer than all other
     steps. So all are read only if it is not known which are set.
     """
-    if _are_named(conf, settings):
+    # Most often all options are set by their current names.
+    if not conf.config_source and all(
+            name in conf if group == 'DEFAULT' else
+            group in conf and name in conf[group]
+            for group, name in settings):
         yield from filter(None, (
             _problem(conf, group, name, settings) for group, name in settings))
         return
@@ -606,15 +601,6 @@ def _check_values(
                 _problem(conf, name, each, settings) for each in conf[name]))
 
 
-def _are_named(conf: cfg.ConfigOpts, settings: _Settings) -> bool:
-    """Return whether all options are set by their current names."""
-    if conf.config_source:
-        return False
-    return all(
-        name in conf if group == 'DEFAULT' else
-        group in conf and name in conf[group] for group, name in settings)
-
-
 def _problem(
     conf: cfg.ConfigOpts, group: str, name: str, settings: _Settings
 ) -> exception.ConfigurationInvalid | None:
@@ -624,7 +610,10 @@ def _problem(
         value = section[name]
         if not (value is None or value == '' and (group, name) in _texts()):
             return None
-        if not _is_set(conf, group, name):
+        location = conf.get_location(
+            name, None if group == 'DEFAULT' else group)
+        if location is None or not location.location.is_user_controlled:
+            # Neither a file nor the environment sets it.
             return None
         # oslo.config would use it in place of the default.
         problem = 'it has no value; expected a value, or no line for it'
@@ -642,12 +631,6 @@ def _texts() -> frozenset[tuple[str, str]]:
         for option in options if option.default
         and isinstance(option.default, str)
         and option.dest != 'mysql_sql_mode')
-
-
-def _is_set(conf: cfg.ConfigOpts, group: str, name: str) -> bool:
-    """Return whether a file or the environment sets an option."""
-    location = conf.get_location(name, None if group == 'DEFAULT' else group)
-    return location is not None and location.location.is_user_controlled
 
 
 def _where(settings: _Settings, group: str, name: str) -> str:
