@@ -69,14 +69,10 @@ class Verdicts:
 def _verdicts(hosts: view.Hosts) -> Verdicts:
     allowed = {}
     for code in np.unique(hosts['aggregates']).tolist():
-        projects = _projects(hosts.value('aggregates', code))
+        aggregates = list(hosts.value('aggregates', code))
+        projects = frozenset[str]().union(*(
+            aggregate.values(aggregates, key) for each in aggregates
+            for key in each.metadata if key.startswith(_PREFIX)))
         if projects:
             allowed[code] = projects
     return Verdicts(int(hosts['aggregates'].max(initial=0)) + 1, allowed, {})
-
-
-def _projects(aggregates: Iterable[aggregate.HostAggregate]) -> frozenset[str]:
-    aggregates = list(aggregates)
-    return frozenset[str]().union(*(
-        aggregate.values(aggregates, key) for each in aggregates
-        for key in each.metadata if key.startswith(_PREFIX)))

@@ -48,7 +48,9 @@ class Attribute:
         self._coded = stored == columns.CODED
         self._whole = stored == columns.WHOLE
         #: The values, unless they are dictionary-encoded.
-        self.column = _column(hosts, name)
+        self.column = (
+            hosts.available(name.removeprefix(columns.AVAILABLE))
+            if name.startswith(columns.AVAILABLE) else hosts[name])
         self.kind = _stored_kind(name, stored)
 
     @functools.cached_property
@@ -109,12 +111,6 @@ def find(hosts: view.Hosts, path: tuple[str, ...]) -> Attribute | None:
     if keys and hosts.kind(name) != columns.CODED:
         return None
     return Attribute(hosts, name, *keys)
-
-
-def _column(hosts: view.Hosts, name: str) -> view.Column:
-    if name.startswith(columns.AVAILABLE):
-        return hosts.available(name.removeprefix(columns.AVAILABLE))
-    return hosts[name]
 
 
 def column_of(path: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:

@@ -42,7 +42,12 @@ class ComputeFilter(base.Filter):
     def keep(
         self, hosts: view.Hosts, request: objects.RequestSpec
     ) -> view.Mask | None:
-        if hosts.is_whole and self._are_all_up(hosts):
+        # Usually all hosts are up.
+        if (hosts.is_whole
+                and hosts.least('last_seen_up') >= hosts.now - self._down_time
+                and hosts.most('last_seen_up') <= hosts.now + self._down_time
+                and not hosts.most('service_disabled')
+                and not hosts.most('forced_down')):
             return None
         seen = hosts['last_seen_up']
         up = seen >= hosts.now - self._down_time
@@ -62,12 +67,6 @@ class ComputeFilter(base.Filter):
         ends, begins = seen + self._down_time, seen - self._down_time
         return min(ends[ends >= hosts.now].min(initial=math.inf),
                    begins[begins > hosts.now].min(initial=math.inf)) - _MARGIN
-
-    def _are_all_up(self, hosts: view.Hosts) -> bool:
-        return (hosts.least('last_seen_up') >= hosts.now - self._down_time
-                and hosts.most('last_seen_up') <= hosts.now + self._down_time
-                and not hosts.most('service_disabled')
-                and not hosts.most('forced_down'))
 
 
 class RetryFilter(base.Filter):

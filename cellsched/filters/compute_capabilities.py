@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Keep hosts whose capabilities match the flavor's extra specs."""
 
-from collections.abc import Iterator
 import operator
-from typing import Any
 
 import numpy as np
 
@@ -48,33 +46,32 @@ class ComputeCapabilitiesFilter(base.Filter):
         self, hosts: view.Hosts, request: objects.RequestSpec
     ) -> view.Mask:
         mask = np.ones(len(hosts), dtype=bool)
-        for path, required, requirement, meets in _asked(request):
-            found = _find(hosts, path)
-            sign, *words = requirement.split() or ['']
-            if words and sign in _NUMBERS and found.column.dtype == 'float64':
-                mask &= _NUMBERS[sign](found.column, float(words[0]))
-            else:
-                mask &= found.each(lambda value: (
-                    not required if value is None else meets(str(value))))
-        return mask
-
-
-def _asked(
-    request: objects.RequestSpec
-) -> Iterator[tuple[tuple[str, ...], bool, str, extra_specs_ops.Match]]:
-    """Yield the names, whether each is required, and the required value."""
-    for key, requirement in _extra_specs(request).items():
-        if path := _path(key):
+        for key, requirement in _extra_specs(request).items():
+            path = _path(key)
+            if not path:
+                continue
             field = f'extra_specs.{key:.80}'
-            if ':' in key and any(part.startswith('_') for part in path):
+            is_required = ':' in key
+            if is_required and any(part.startswith('_') for part in path):
                 raise exception.InvalidField(
                     where='flavor', field=field,
                     problem='a name begins with _',
                     expected='names that do not begin with _')
             if key == _BITS:
                 requirement = f'>= {requirement}'
-            yield (path, ':' in key, requirement,
-                   extra_specs_ops.matcher(requirement, field))
+            meets = extra_specs_ops.matcher(requirement, field)
+            # An attribute of the hosts, or else one of their statistics.
+            found = (attributes.find(hosts, path)
+                     if path[0] not in attributes.OURS else None)
+            if found is None:
+                found = attributes.Attribute(hosts, 'stats', *path)
+            sign, *words = requirement.split() or ['']
+            if words and sign in _NUMBERS and found.column.dtype == 'float64':
+                mask &= _NUMBERS[sign](found.column, float(words[0]))
+            else:
+                mask &= found.each(lambda value: (
+                    not is_required if value is None else meets(str(value))))
+        return mask
 
 
 def _extra_specs(request: objects.RequestSpec) -> dict[str, str]:
@@ -89,12 +86,3 @@ def _path(key: str) -> tuple[str, ...]:
     if not path:
         return (scope,)
     return tuple(path) if scope == _SCOPE else ()
-
-
-def _find(hosts: view.Hosts, path: tuple[str, ...]) -> Any:
-    """Return an attribute of the hosts, or else one of their statistics."""
-    if path[0] not in attributes.OURS:
-        found = attributes.find(hosts, path)
-        if found is not None:
-            return found
-    return attributes.Attribute(hosts, 'stats', *path)

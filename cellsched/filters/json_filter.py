@@ -157,6 +157,8 @@ def _compare(name: str, operands: Sequence[Any]) -> Any:
     some = name == 'in'
     holds = functools.partial(_holds, _COMPARES[name])
     existing = [_present(operand) for operand in operands]
+    # open_ has the hosts without any earlier operand. Of these, the hosts with
+    # this operand have it as their first one, and compare it with the rest.
     result, open_ = np.False_, np.True_
     for place, first in enumerate(operands, 1):
         own = open_ & existing[place - 1]

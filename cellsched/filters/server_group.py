@@ -74,17 +74,13 @@ class ServerGroupAntiAffinityFilter(_GroupFilter):
         places, counts = hosts.tally(group.get('members') or ())
         mask[places[counts >= most]] = False
         if most == 1:
-            mask &= self._unnamed(hosts, group.get('hosts') or ())
+            # The caller may name more hosts of the group.
+            unnamed = np.ones(len(hosts.whole), dtype=bool)
+            for name in group.get('hosts') or ():
+                unnamed[hosts.named(name)] = False
+            mask &= unnamed if hosts.is_whole else unnamed.take(hosts.rows)
         mask[hosts.rows_of(moved(request))] = True
         return mask
-
-    @staticmethod
-    def _unnamed(hosts: view.Hosts, names: Iterable[str]) -> view.Mask:
-        """Return the hosts that the caller does not name."""
-        mask = np.ones(len(hosts.whole), dtype=bool)
-        for name in names:
-            mask[hosts.named(name)] = False
-        return mask if hosts.is_whole else mask.take(hosts.rows)
 
 
 def moved(request: objects.RequestSpec) -> list[str]:

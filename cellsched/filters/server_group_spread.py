@@ -58,8 +58,20 @@ class ServerGroupSpreadFilter(base.Filter):
         members = [uuid for uuid in self.located(request)
                    if uuid not in leaves]
         counts = hosts.whole.counts_of(members)
+        # The kinds of domains, with the allowed skew of each.
+        spreads = []
+        group = request.get('instance_group')
+        rules = group.rules if group is not None else {}
+        if _SPREAD in rules:
+            spreads.append((rules[_SPREAD], rules.get(_SKEW, 1)))
+        hints = {name: values for name in (_SPREAD, _SKEW)
+                 if (values := request.hint(name))}
+        keys.check_hints(hints, 'request', 'scheduler_hints')
+        if hints:
+            [domain], [skew] = hints[_SPREAD], hints.get(_SKEW, ['1'])
+            spreads.append((domain, int(skew)))
         mask = np.ones(len(hosts), dtype=bool)
-        for domain, skew in _spreads(request):
+        for domain, skew in spreads:
             if domain in _COLUMNS:
                 column = _COLUMNS[domain]
                 totals = np.bincount(hosts.whole[column], counts).take(
@@ -68,22 +80,3 @@ class ServerGroupSpreadFilter(base.Filter):
                 totals = counts.take(hosts.rows)
             mask &= totals < totals.min() + skew
         return mask
-
-
-def _spreads(request: objects.RequestSpec) -> list[tuple[str, int]]:
-    """Return the kinds of domains, and the allowed skew of each.
-
-    :raises cellsched.exception.InvalidField: a hint or a rule is invalid
-    """
-    spreads = []
-    group = request.get('instance_group')
-    rules = group.rules if group is not None else {}
-    if _SPREAD in rules:
-        spreads.append((rules[_SPREAD], rules.get(_SKEW, 1)))
-    hints = {name: values for name in (_SPREAD, _SKEW)
-             if (values := request.hint(name))}
-    keys.check_hints(hints, 'request', 'scheduler_hints')
-    if hints:
-        [domain], [skew] = hints[_SPREAD], hints.get(_SKEW, ['1'])
-        spreads.append((domain, int(skew)))
-    return spreads
