@@ -106,7 +106,8 @@ class _Criterion(NamedTuple):
 
     def text(self, number: int = 1) -> str:
         """Return the amount for a number of guest cells, in words."""
-        return _counted(self.amount * number, self.noun)
+        amount = self.amount * number
+        return f'{amount} {self.noun.format(s="" if amount == 1 else "s")}'
 
 
 class Lack(NamedTuple):
@@ -167,9 +168,19 @@ class CellTable:
         self._threads[rows] = False
         if topology is None:
             return
-        sizes = {size for cell in topology.cells for size in cell.sizes}
-        self._reserve(tuple(sorted(sizes.union(self._sizes))),
-                      len(topology.cells))
+        # Make room for more page sizes and cells.
+        sizes = tuple(sorted({
+            size for cell in topology.cells for size in cell.sizes
+        }.union(self._sizes)))
+        _, had, length = self._numbers.shape
+        if sizes != self._sizes or len(topology.cells) > had:
+            numbers = np.full(
+                (_FIXED + len(sizes), max(len(topology.cells), had), length),
+                float(_ABSENT))
+            numbers[[*range(_FIXED), *(_FIXED + sizes.index(each)
+                                       for each in self._sizes)],
+                    :had] = self._numbers
+            self._sizes, self._numbers = sizes, numbers
         self._threads[rows] = topology.has_threads
         for place, cell in enumerate(topology.cells):
             self._in_order &= cell.id == place
@@ -180,18 +191,6 @@ class CellTable:
             usage = _ClaimedUsage(cell, amounts, cpu_ratio, ram_ratio)
             for number, value in enumerate(self._values(cell, usage)):
                 self._numbers[number, place, rows] = value
-
-    def _reserve(self, sizes: tuple[int, ...], cells: int) -> None:
-        """Make room for page sizes and cells."""
-        _, had, length = self._numbers.shape
-        if sizes == self._sizes and cells <= had:
-            return
-        numbers = np.full((_FIXED + len(sizes), max(cells, had), length),
-                          float(_ABSENT))
-        places = [*range(_FIXED), *(
-            _FIXED + sizes.index(each) for each in self._sizes)]
-        numbers[places, :had] = self._numbers
-        self._sizes, self._numbers = sizes, numbers
 
     def _values(
         self, cell: HostCell, usage: '_ReportedUsage | _ClaimedUsage'
@@ -223,18 +222,14 @@ class CellTable:
         yield threads == 1 or cell.cpus == cell.pcpus
         yield cell.id
         yield _ABSENT if cell.socket is None else cell.socket
-        yield self._number(cell)
-        for size in self._sizes:
-            yield (usage.free_kb(cell.sizes[size]) if size in cell.sizes
-                   else _ABSENT)
-
-    def _number(self, cell: HostCell) -> int:
-        """Return the number of a cell's networks."""
         networks = None if cell.physnets is None else (
             cell.physnets | ({''} if cell.tunneled else set()))
         if networks not in self._networks:
             self._networks.append(networks)
-        return self._networks.index(networks)
+        yield self._networks.index(networks)
+        for size in self._sizes:
+            yield (usage.free_kb(cell.sizes[size]) if size in cell.sizes
+                   else _ABSENT)
 
     def threads(self, rows: Rows) -> Mask:
         """Return whether rows have cores with several threads."""
@@ -326,7 +321,11 @@ class CellTable:
         """Return the memory that a cell must offer."""
         amount, size = kind.memory_mb, kind.page_size
         smallest = at(_SMALL_SIZE)
+        # The amount fills pages of these sizes. The smallest size is 1 if the
+        # host reports no pages.
         divided = [each for each in self._sizes if not amount * KIB % each]
+        # 1. The smallest pages. All of them count for a server without
+        #    dedicated CPUs and without a page size: it may be overcommitted.
         if size is None or size == guest.SMALL:
             free = at(_SMALL if not (size or kind.is_pinned) else _SMALL_FREE)
             for each in self._sizes:
@@ -337,6 +336,8 @@ class CellTable:
             return _Criterion(
                 amount, _MEMORY_NOUN + ' in the smallest pages' * bool(size),
                 free / KIB)
+        # 2. Pages of one size: a guest cell does not mix them, so the size of
+        #    which most is free counts.
         columns = {
             each: at(_FIXED + self._sizes.index(each)) for each in divided
             if size in (guest.LARGE, guest.ANY, each)}
@@ -507,10 +508,13 @@ class _Lacks:
         if (criterion.free < 0).all() or not lacking.any():
             self.add(text, lacking)
             return
-        # The cells with the most first.
+        # 1. Take the cells with the most first: the amount that the last one
+        #    of the needed cells lacks is missing.
         free = -np.sort(-np.where(
             present, np.maximum(np.floor(criterion.free), 0), 0), axis=0)
         missing, unit = amount - free[number - 1], noun.removeprefix('free ')
+        # 2. Rows that have the amount, but on more cells than are needed, are
+        #    counted for that. The others lack the amount.
         total = np.cumsum(free, axis=0)
         spread = lacking & (missing > 0) & (total[-1] >= amount * number)
         if number == 1:
@@ -538,10 +542,6 @@ def _all_of(criteria: Iterable[_Criterion]) -> Mask:
     """Return the cells that meet all criteria."""
     return functools.reduce(
         np.logical_and, [each.holds for each in criteria])
-
-
-def _counted(amount: int, noun: str) -> str:
-    return f'{amount} {noun.format(s="" if amount == 1 else "s")}'
 
 
 def together(conditions: Iterable[Near | None]) -> Near | None:

@@ -74,7 +74,9 @@ class DeviceTable:
         for counts in self._counts:
             counts[rows] = 0
         for pool in pools:
-            number = self._kinds.setdefault(_kind(pool), len(self._counts))
+            kind = Pool(1, pool.numa_node, tuple(
+                each for each in pool.properties if each[0] not in _OWN))
+            number = self._kinds.setdefault(kind, len(self._counts))
             if number == len(self._counts):
                 self._counts.append(self._none.copy())
             self._counts[number][rows] += (
@@ -119,17 +121,14 @@ class DeviceTable:
                             each.request, count=count))
                     break
             else:
-                found.append(self._match(request))
+                fitting = {number: kind for kind, number
+                           in self._kinds.items() if request.describes(kind)}
+                found.append(_RequestMatch(request, tuple(fitting), tuple(
+                    number for number, kind in fitting.items()
+                    if request.allows(kind))))
         # A decision asks several times about its requests.
         self._latest = requests, len(self._kinds), found
         return found
-
-    def _match(self, request: DeviceRequest) -> _RequestMatch:
-        fitting = {number: kind for kind, number in self._kinds.items()
-                   if request.describes(kind)}
-        return _RequestMatch(request, tuple(fitting), tuple(
-            number for number, kind in fitting.items()
-            if request.allows(kind)))
 
     def lacking(
         self, requests: Sequence[DeviceRequest], rows: Rows
@@ -176,11 +175,6 @@ class DeviceTable:
             node = kinds[number].numa_node
             free[node] = free.get(node, 0) + self._counts[number][rows]
         return _Free(free, self._none[rows])
-
-
-def _kind(pool: Pool) -> Pool:
-    return Pool(1, pool.numa_node, tuple(
-        each for each in pool.properties if each[0] not in _OWN))
 
 
 class _Places:
@@ -269,6 +263,9 @@ class _RequestVerdict(NamedTuple):
                 and not self.usable.nowhere.any()):
             # Most hosts report the node of each device.
             return enough
+        # If too few devices near to the cells have the properties, the policy
+        # says which others serve: those of the same sockets; those of no known
+        # node (legacy); or these, and all if even these are too few.
         near = self.fitting.at(chosen)
         if affinity == devices.SOCKET:
             other = np.where(self.places.same_socket(chosen),

@@ -104,17 +104,15 @@ class Pool:
 
     def fits(self, spec: Mapping[str, Any]) -> bool:
         """Return whether its devices have these properties."""
-        return all(_equal(self.values.get(name), value)
+        if not all(_equal(self.values.get(name), value)
                    for name, value in spec.items()
-                   if name not in _OF_PLACEMENT) and (
-            _OF_PLACEMENT.isdisjoint(spec) or self._offers(spec))
-
-    def _offers(self, spec: Mapping[str, Any]) -> bool:
-        """Return whether its devices have a resource class and traits."""
+                   if name not in _OF_PLACEMENT):
+            return False
         own, asked = self.values.get('resource_class'), spec.get(
             'resource_class')
-        if own is None:
-            # In Nova, whose pools have no class, Placement compares them.
+        if own is None or _OF_PLACEMENT.isdisjoint(spec):
+            # In Nova, whose pools have no class, Placement compares the class
+            # and the traits.
             return True
         return (asked is None or _canonical(asked) == _canonical(own)) and (
             _traits(spec) <= _traits(self.values).union(
@@ -132,8 +130,10 @@ def pools(given: Iterable[Mapping[str, Any]]) -> Pools:
     """
     found = [Pool(
         int(each['count']), each.get('numa_node'),
-        tuple(sorted((name, _frozen(value)) for name, value in each.items()
-                     if name not in ('count', 'numa_node'))))
+        tuple(sorted(
+            (name, tuple(value) if isinstance(value, list) else value)
+            for name, value in each.items()
+            if name not in ('count', 'numa_node'))))
         for each in given]
     return ordered(found)
 
@@ -149,13 +149,12 @@ def reported(found: Iterable[Pool]) -> Pools:
     Network devices are not managed remotely unless they say so, since ports
     name this tag. The resource class is that of Nova's provider.
     """
-    return ordered(map(_reported, found))
-
-
-def _reported(pool: Pool) -> Pool:
-    values = dict(pool.properties)
-    return dataclasses.replace(pool, properties=tuple(sorted(
-        {**_added(values), **values}.items())))
+    tagged = []
+    for pool in found:
+        values = dict(pool.properties)
+        tagged.append(dataclasses.replace(pool, properties=tuple(sorted(
+            {**_added(values), **values}.items()))))
+    return ordered(tagged)
 
 
 def _added(values: Mapping[str, Any]) -> dict[str, str]:
@@ -239,10 +238,6 @@ def _traits(values: Mapping[str, Any]) -> set[str]:
     """Return the traits that devices or a request name."""
     return set(map(_canonical, filter(
         None, str(values.get('traits') or '').split(','))))
-
-
-def _frozen(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
 
 
 def _equal(has: Any, value: Any) -> bool:

@@ -341,23 +341,12 @@ def _pins(
     cpus = tuple(zip(vcpus, usable))
     if not emulator:
         return Pins(cpus)
-    reserved = _unused(cell, {cpu for _, cpu in cpus}, isolated)
+    # The first free CPU beside the taken ones is for the emulator's threads.
+    taken = {cpu for _, cpu in cpus}
+    reserved = next((
+        cpu for core in cell.free_cores
+        if not (isolated and core.intersection(taken))
+        for cpu in sorted(core) if cpu not in taken), None)
     if reserved is None or not cpus:
         return None
     return Pins(cpus, frozenset([reserved]))
-
-
-def _unused(
-    cell: HostCell, taken: Iterable[int], isolated: bool
-) -> int | None:
-    """Return the first free CPU beside those that are taken, or None.
-
-    :param isolated: whether the other threads of their cores are taken too
-    """
-    for core in cell.free_cores:
-        if isolated and core.intersection(taken):
-            continue
-        for cpu in sorted(core):
-            if cpu not in taken:
-                return cpu
-    return None

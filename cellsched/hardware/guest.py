@@ -418,7 +418,12 @@ def _policy_of_resources(
     source: _Source, policy: str | None, emulator: str | None
 ) -> str | None:
     """Return the policy, which amounts of VCPU and PCPU may stand for."""
-    vcpus, pcpus = (sum(_amounts(source, name)) for name in ('VCPU', 'PCPU'))
+    # Any group counts. A value that is no number is refused elsewhere.
+    vcpus, pcpus = (sum(
+        int(value) for key, value in source.specs.items()
+        if re.match(f'resources([1-9][0-9]*)?:{name}', key)
+        and re.fullmatch(r'\s*[-+]?\d+\s*', str(value)))
+        for name in ('VCPU', 'PCPU'))
     if policy and (vcpus or pcpus):
         refuse('InvalidRequest',
                "It is not possible to use the 'resources:VCPU' or "
@@ -440,15 +445,6 @@ def _policy_of_resources(
                "'resourcesNN:PCPU' and the flavor); you must allocate exactly "
                'flavor.vcpus PCPUs')
     return DEDICATED if pcpus else SHARED if vcpus else policy
-
-
-def _amounts(source: _Source, name: str) -> Iterator[int]:
-    """Yield the amounts of a resource class, in any group."""
-    for key, value in source.specs.items():
-        if re.match(f'resources([1-9][0-9]*)?:{name}', key):
-            # A value that is no number is refused elsewhere.
-            if re.fullmatch(r'\s*[-+]?\d+\s*', str(value)):
-                yield int(value)
 
 
 def _policy_of_trait(source: _Source, policy: str | None) -> str | None:

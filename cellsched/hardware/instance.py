@@ -103,15 +103,13 @@ def numa_topology(
 
 def pci_devices(taken: Iterable[TakenDevices]) -> tuple[PciDevice, ...]:
     """Return the devices of a server, one by one."""
-    return tuple(
-        found for request_id, pool in taken
-        for found in [_device(request_id, pool)] * pool.count)
-
-
-def _device(request_id: str | None, pool: Pool) -> PciDevice:
-    tags = dict(pool.properties)
-    vendor_id, product_id, dev_type, address = (
-        tags.pop(name, None)
-        for name in ('vendor_id', 'product_id', 'dev_type', 'address'))
-    return PciDevice(vendor_id, product_id, dev_type, pool.numa_node, address,
-                     request_id, tags)
+    found: list[PciDevice] = []
+    for request_id, pool in taken:
+        tags = dict(pool.properties)
+        vendor_id, product_id, dev_type, address = (
+            tags.pop(name, None)
+            for name in ('vendor_id', 'product_id', 'dev_type', 'address'))
+        found += [PciDevice(
+            vendor_id, product_id, dev_type, pool.numa_node, address,
+            request_id, tags)] * pool.count
+    return tuple(found)
