@@ -427,9 +427,13 @@ class Object(base.VersionedObject):
                 kept[kept_as] = _read(self, kind, value)
             except (ArithmeticError, AttributeError, KeyError,
                     TypeError, ValueError) as exc:
+                # The text may have a received value: show one short line.
+                text = (f'{exc} is missing' if isinstance(exc, KeyError)
+                        else f'{exc}')
                 raise exception.InvalidField(
-                    where=cls.obj_name(), field=name,
-                    problem=_shortened(exc)) from exc
+                    where=cls.obj_name(), field=name, problem=''.join(
+                        each if each.isprintable() else '?'
+                        for each in text[:_TOLD_MAX])) from exc
         return self
 
     def obj_attr_is_set(self, attrname: str) -> bool:
@@ -562,13 +566,6 @@ def _read(self: Object, kind: Kind, value: Any) -> Any:
         # Iterating a string would make a list of its characters.
         raise ValueError('a list')
     return field.coerce(self, name, field.from_primitive(self, name, value))
-
-
-def _shortened(exc: Exception) -> str:
-    """Return a received value as one short line for an error message."""
-    text = f'{exc} is missing' if isinstance(exc, KeyError) else f'{exc}'
-    return ''.join(each if each.isprintable() else '?'
-                   for each in text[:_TOLD_MAX])
 
 
 class ObjectList(base.ObjectListBase, Object):

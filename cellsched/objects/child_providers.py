@@ -7,7 +7,6 @@ Their inventories are in the claim store, under their uuids.
 
 from collections.abc import Iterable
 import json
-from typing import Any
 from typing import NamedTuple
 from uuid import UUID
 from uuid import uuid5
@@ -53,16 +52,14 @@ def load(text: str | None) -> list[Child]:
         records = json.loads(text) if text else ()
     except (RecursionError, ValueError):
         records = ()
-    return [_child(each) for each in records
-            if isinstance(each, dict) and isinstance(each.get('uuid'), str)
-            and isinstance(each.get('name'), str)
-            ] if isinstance(records, list) else []
-
-
-def _child(record: dict[str, Any]) -> Child:
-    parent, traits = record.get('parent'), record.get('traits')
-    return Child(
-        record['uuid'], record['name'],
-        parent if isinstance(parent, str) else None,
-        frozenset(map(str, traits)) if isinstance(traits, list)
-        else frozenset())
+    children = []
+    for each in records if isinstance(records, list) else ():
+        if (isinstance(each, dict) and isinstance(each.get('uuid'), str)
+                and isinstance(each.get('name'), str)):
+            parent, traits = each.get('parent'), each.get('traits')
+            children.append(Child(
+                each['uuid'], each['name'],
+                parent if isinstance(parent, str) else None,
+                frozenset(map(str, traits)) if isinstance(traits, list)
+                else frozenset()))
+    return children

@@ -41,13 +41,22 @@ def request_spec(
     """
     spec = _fields_of('request_spec', request_spec)
     properties = _fields_of('filter_properties', filter_properties)
-    instance = _fields_of('request_spec.instance_properties',
-                          spec.get('instance_properties'), objects.Instance)
+    path = 'request_spec.instance_properties'
+    instance = _fields_of(
+        path, spec.get('instance_properties'), objects.Instance)
     is_bfv = spec.get('is_bfv', False)
     if not isinstance(is_bfv, bool):
         raise _invalid('request_spec.is_bfv', 'true or false')
-    values = {
-        **_of_instance('request_spec.instance_properties', instance),
+    values: dict[str, Any] = {
+        name: _text_or_none(f'{path}.{name}', instance.get(name))
+        for name in ('project_id', 'user_id', 'availability_zone')}
+    for name in ('numa_topology', 'pci_requests'):
+        # A NUMA topology or a PCI request is a requirement in any form, also
+        # in one that this release cannot read.
+        values[name] = instance.get(name)
+    if instance.get('uuid') is not None:
+        values['instance_uuid'] = _text(f'{path}.uuid', instance.get('uuid'))
+    values |= {
         **_of_properties('filter_properties', properties),
         'num_instances': _number(
             'request_spec.num_instances', spec.get('num_instances'), 1),
@@ -58,30 +67,24 @@ def request_spec(
     return objects.RequestSpec(**values)
 
 
-def _of_instance(path: str, instance: Any) -> dict[str, Any]:
-    values: dict[str, Any] = {
-        name: _text_or_none(f'{path}.{name}', instance.get(name))
-        for name in ('project_id', 'user_id', 'availability_zone')}
-    for name in ('numa_topology', 'pci_requests'):
-        # A NUMA topology or a PCI request is a requirement in any form, also
-        # in one that this release cannot read.
-        values[name] = instance.get(name)
-    if instance.get('uuid') is not None:
-        values['instance_uuid'] = _text(f'{path}.uuid', instance.get('uuid'))
-    return values
-
-
 def _of_properties(path: str, properties: dict[str, Any]) -> dict[str, Any]:
     values: dict[str, Any] = {
-        name: _texts_or_none(f'{path}.{name}', properties.get(name))
+        name: None if properties.get(name) is None else _texts(
+            f'{path}.{name}', properties[name])
         for name in ('ignore_hosts', 'force_hosts', 'force_nodes')}
     return {
         **values,
         'retry': _retry(f'{path}.retry', properties.get('retry')),
         'limits': _limits(properties.get('limits')),
         'instance_group': _group(path, properties),
-        'scheduler_hints': _hints(f'{path}.scheduler_hints',
-                                  properties.get('scheduler_hints')),
+        # A single value often comes without a list.
+        'scheduler_hints': {
+            name: [_scalar(_below(f'{path}.scheduler_hints', name), each)
+                   for each in (value if isinstance(value, (list, tuple))
+                                else [value])]
+            for name, value in _fields_of(
+                f'{path}.scheduler_hints',
+                properties.get('scheduler_hints')).items()},
         'requested_destination': _object(
             f'{path}.requested_destination', objects.Destination,
             properties.get('requested_destination')),
@@ -232,14 +235,6 @@ def _group(
     return group
 
 
-def _hints(path: str, given: Any) -> dict[str, list[str]]:
-    # A single value often comes without a list.
-    return {
-        name: [_scalar(_below(path, name), each) for each in (
-            value if isinstance(value, (list, tuple)) else [value])]
-        for name, value in _fields_of(path, given).items()}
-
-
 def _readable(
     kind: type[base.Object], fields: dict[str, Any],
 ) -> dict[str, Any]:
@@ -285,10 +280,6 @@ def _listed(path: str, value: Any) -> list[Any]:
 
 def _texts(path: str, value: Any) -> list[str]:
     return [_text(path, each) for each in _listed(path, value)]
-
-
-def _texts_or_none(path: str, value: Any) -> list[str] | None:
-    return None if value is None else _texts(path, value)
 
 
 def _text(path: str, value: Any) -> str:
@@ -339,24 +330,36 @@ def dicts(spec: objects.RequestSpec) -> tuple[dict[str, Any], dict[str, Any]]:
     request whose root disk is on a volume, and
     ``filter_properties['group_rules']`` for a group that has rules.
     """
-    return _request_spec(spec), _filter_properties(spec)
-
-
-def _request_spec(spec: objects.RequestSpec) -> dict[str, Any]:
+    # 1. The request, with the sizes of the flavor beside it.
     flavor = spec.get('flavor')
     instance = {name: spec.get(field) for field, name
                 in _OF_INSTANCE.items() if spec.obj_attr_is_set(field)}
     if flavor is not None:
         instance |= {name: flavor.get(name, 0) for name in _SIZES}
-    written = {
+    request = {
         'image': _write_image(spec.get('image')),
         'instance_properties': instance,
         'instance_type': {} if flavor is None else flavor,
         'num_instances': spec.get('num_instances', 1),
     }
     if spec.get('is_bfv'):
-        written['is_bfv'] = True
-    return written
+        request['is_bfv'] = True
+    # 2. The properties, without unset keys.
+    properties = {name: spec.get(name) for name in (
+        'ignore_hosts', 'force_hosts', 'force_nodes', 'requested_destination')}
+    properties['scheduler_hints'] = {
+        name: spec.get_scheduler_hint(name)
+        for name in spec.get('scheduler_hints') or ()}
+    retry, limits = spec.get('retry'), spec.get('limits')
+    if retry is not None:
+        properties['retry'] = {
+            'num_attempts': retry.get('num_attempts', 0),
+            'hosts': [[node.get('host'), node.get('hypervisor_hostname')]
+                      for node in retry.get('hosts') or ()]}
+    properties = {name: value for name, value in properties.items() if value}
+    if limits is not None:
+        properties['limits'] = limits.to_dict()
+    return request, properties | _write_group(spec.get('instance_group'))
 
 
 def _write_image(image: objects.ImageMeta | None) -> dict[str, Any]:
@@ -368,25 +371,6 @@ def _write_image(image: objects.ImageMeta | None) -> dict[str, Any]:
               if image.obj_attr_is_set(name)}
     return fields | {'properties': dict(properties.items() if properties
                                         else ())}
-
-
-def _filter_properties(spec: objects.RequestSpec) -> dict[str, Any]:
-    """Return the ``filter_properties`` of a request, without unset keys."""
-    written = {name: spec.get(name) for name in (
-        'ignore_hosts', 'force_hosts', 'force_nodes', 'requested_destination')}
-    written['scheduler_hints'] = {
-        name: spec.get_scheduler_hint(name)
-        for name in spec.get('scheduler_hints') or ()}
-    retry, limits = spec.get('retry'), spec.get('limits')
-    if retry is not None:
-        written['retry'] = {
-            'num_attempts': retry.get('num_attempts', 0),
-            'hosts': [[node.get('host'), node.get('hypervisor_hostname')]
-                      for node in retry.get('hosts') or ()]}
-    written = {name: value for name, value in written.items() if value}
-    if limits is not None:
-        written['limits'] = limits.to_dict()
-    return written | _write_group(spec.get('instance_group'))
 
 
 def _write_group(group: objects.InstanceGroup | None) -> dict[str, Any]:

@@ -78,19 +78,17 @@ def _node(value: Any, place: str, depth: int, budget: Any) -> Any:
     if isinstance(value, str):
         if len(value) > _TEXT_MAX:
             refuse(place, f'at most {_TEXT_MAX} characters')
-        return _name(value, place) if value.startswith('$') else value
+        if not value.startswith('$'):
+            return value
+        path = tuple(value[1:].split('.'))
+        if not all(path) or any(part.startswith('_') for part in path):
+            refuse(place, '$name or $name.key, where no part begins with _')
+        return Name(path)
     if not isinstance(value, (int, float)):
         refuse(place, 'a number, a string, true, false or a list')
     if not abs(value) < _NUMBER_MAX:
         refuse(place, 'a number below 2 to the 63rd')
     return value
-
-
-def _name(text: str, place: str) -> Name:
-    path = tuple(text[1:].split('.'))
-    if not all(path) or any(part.startswith('_') for part in path):
-        refuse(place, '$name or $name.key, where no part begins with _')
-    return Name(path)
 
 
 def is_query(text: str) -> bool:

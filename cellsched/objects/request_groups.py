@@ -132,13 +132,28 @@ def parse_groups(
     if not of_flavor and not requested and not subtrees:
         return NO_GROUPS
     of_request = _requested(requested) if requested else []
-    groups = _together(of_flavor, of_request)
+    groups = {group.suffix: group for group in of_flavor}
+    for field, group in of_request:
+        if group.suffix in groups:
+            raise _refuse(f'{field}.requester_id',
+                          'a different one for each group of the request',
+                          'another group has the same')
+        groups[group.suffix] = group
+    if len(groups) > GROUPS_MAX:
+        raise _refuse(
+            'requested_resources', f'at most {GROUPS_MAX} groups, including '
+            'the groups of the flavor')
     _check_places(of_flavor, of_request, subtrees)
     if not groups:
         return NO_GROUPS
+    # The policy isolates only the flavor's own groups. Groups of ports and
+    # devices may share a provider.
+    policy = extra_specs.get('group_policy') if extra_specs else None
+    if policy not in _POLICIES or policy is None and len(of_flavor) > 1:
+        raise resources.refuse('group_policy', _POLICY)
     return GroupDemand(
         tuple([groups[suffix] for suffix in sorted(groups)]),
-        _isolates(extra_specs, len(of_flavor)), subtrees)
+        _POLICIES[policy], subtrees)
 
 
 def is_other(document: Any) -> bool:
@@ -162,25 +177,6 @@ def check(extra_specs: Mapping[str, str]) -> None:
         raise resources.refuse('group_policy', _POLICY)
 
 
-def _together(
-    of_flavor: Iterable[RequestGroup],
-    of_request: Iterable[tuple[str, RequestGroup]],
-) -> dict[str, RequestGroup]:
-    """Return all groups by suffix."""
-    groups = {group.suffix: group for group in of_flavor}
-    for field, group in of_request:
-        if group.suffix in groups:
-            raise _refuse(f'{field}.requester_id',
-                          'a different one for each group of the request',
-                          'another group has the same')
-        groups[group.suffix] = group
-    if len(groups) > GROUPS_MAX:
-        raise _refuse(
-            'requested_resources', f'at most {GROUPS_MAX} groups, including '
-            'the groups of the flavor')
-    return groups
-
-
 def _check_places(
     of_flavor: Iterable[RequestGroup],
     of_request: Iterable[tuple[str, RequestGroup]],
@@ -202,18 +198,6 @@ def _check_places(
             group.suffix for _, group in of_request}:
         raise _refuse('request_level_params.same_subtree',
                       'lists of suffixes of groups of the request')
-
-
-def _isolates(extra_specs: Mapping[str, str] | None, count: int) -> bool:
-    """Return whether the groups of a flavor need different providers.
-
-    Only the flavor's own groups are isolated. Groups of ports and devices may
-    share a provider.
-    """
-    policy = extra_specs.get('group_policy') if extra_specs else None
-    if policy not in _POLICIES or policy is None and count > 1:
-        raise resources.refuse('group_policy', _POLICY)
-    return _POLICIES[policy]
 
 
 def _of_flavor(specs: Iterable[tuple[str, str]]) -> tuple[RequestGroup, ...]:

@@ -290,16 +290,14 @@ class RequestSpec(base.Object):
         given = tuple(self.values_of(_OF_HARDWARE).values())
         kept: Any = self.__dict__.get('_kept_hardware')
         if kept is None or any(map(operator.is_not, kept[0], given)):
-            kept = self.__dict__['_kept_hardware'] = given, self._hardware()
-        demand: fit.Demand | None = kept[1]
-        return demand
-
-    def _hardware(self) -> fit.Demand | None:
-        topology, requested = self.guest_topology(), self.device_requests()
-        if topology is None and not requested:
-            return None
-        return fit.Demand(topology, requested, documents.networks(
-            self.get('network_metadata')))
+            demand = None
+            topology, requested = self.guest_topology(), self.device_requests()
+            if topology is not None or requested:
+                demand = fit.Demand(topology, requested, documents.networks(
+                    self.get('network_metadata')))
+            kept = self.__dict__['_kept_hardware'] = given, demand
+        found: fit.Demand | None = kept[1]
+        return found
 
     def needs_threads(self) -> bool:
         """Return whether the host's cores must have several threads.

@@ -178,12 +178,9 @@ def describe(name: str) -> tuple[str, str]:
     """Return the noun of a resource class in messages, and its unit."""
     found = _get(name) or _PLAIN
     return (found.word or _NOUNS.get(name, name),
-            found.unit or _unit(name))
-
-
-def _unit(name: str) -> str:
-    return next((unit for end, unit in _UNITS.items() if name.endswith(end)),
-                name)
+            found.unit or next((
+                unit for end, unit in _UNITS.items() if name.endswith(end)),
+                name))
 
 
 def requested(extra_specs: Mapping[str, str] | None) -> dict[str, int]:
