@@ -164,11 +164,20 @@ def builds(parts: Components) -> Builds:
             parts.database, parts.targets, lambda: parts.compute,
             parts.claims, parts.clock, parts.conf.service_down_time,
             parts.reached), parts.new_uuid(), parts.builders)
+    stalled = recovery.StalledBuilds(
+        parts.database, parts.cells, parts.gatherer, parts.targets,
+        parts.compute, conductor_rpc.ConductorAPIs(
+            options.send_retries, parts.conf.upgrade_levels.conductor,
+            conductor_rpc.BUILD_INSTANCES),
+        recovery.RetryPolicy(
+            options.cast_timeout, options.cast_attempts,
+            parts.conf.service_down_time),
+        parts.builders, metrics=parts.metrics)
     return Builds(scheduler, task, recoverer, [
         (task.leases.renew, options.build_lease / _RENEWALS),
         (recoverer.run, options.recovery_interval),
         (deletions.run, options.recovery_interval),
-        (_stalled_builds(parts).run, options.cast_check_interval),
+        (stalled.run, options.cast_check_interval),
         (leaked.run, options.claims_check_interval),
         *parts.compute_cap.periodic(parts.conf.cells.refresh_interval)])
 
@@ -181,19 +190,6 @@ def _scheduler(
         parts.transports.get(), parts.database.timestamp, timeout_s,
         conf.long_rpc_timeout, conf.upgrade_levels.scheduler,
         scheduler_rpc.VERSION)
-
-
-def _stalled_builds(parts: Components) -> recovery.StalledBuilds:
-    conf = parts.conf
-    return recovery.StalledBuilds(
-        parts.database, parts.cells, parts.gatherer, parts.targets,
-        parts.compute,
-        conductor_rpc.ConductorAPIs(
-            conf.conductor.send_retries, conf.upgrade_levels.conductor,
-            conductor_rpc.BUILD_INSTANCES),
-        recovery.RetryPolicy(
-            conf.conductor.cast_timeout, conf.conductor.cast_attempts,
-            conf.service_down_time), parts.builders, metrics=parts.metrics)
 
 
 def _moves(parts: Components) -> conductor_rpc.MovingConductor:
