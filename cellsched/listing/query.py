@@ -237,6 +237,7 @@ def parse_filters(
         matches['instance_type_id'] = [flavor_id]
     if project_id is not None:
         matches['project_id'] = [project_id]
+    # Filters on times and on deleted servers show both kinds of servers.
     if not rest.keys().isdisjoint(_TIMES.values()) or (
             'deleted' in matches.get('vm_state', ())):
         rest.setdefault('deleted', None)
