@@ -254,7 +254,7 @@ class SQLClaims(base.RequestClaims, base.ClaimStore):
         # A write on MariaDB or MySQL locks one consumer after the other. A
         # concurrent transfer between them may hide its claims, which a read
         # shows.
-        while len(consumers) > 1 and self.claims_of(consumers):
+        if len(consumers) > 1 and self.claims_of(consumers):
             _repeat(attempt, busy_max=_BUSY_MAX)
 
     def transfer(self, source: str, target: str) -> bool:
