@@ -157,11 +157,7 @@ class ShowCapacity(base.Lister):
                  _percent(found.unusable), found.limit or '')
         if not found.servers:
             self.exit_code = FITS_NOWHERE
-            for each in found.rejections:
-                nearest = each.nearest
-                self.app.warn(f'{each.hosts} hosts: {each.reason}' + (
-                    f' (nearest: {nearest.hosts} by {nearest.amount:.10g} '
-                    f'{nearest.unit})' if nearest else ''))
+            self.app.warn(found.reason)
         bars = [terminal.Bar(name, 'servers', servers, found.servers)
                 for name, _, _, servers, *_ in rows]
         if args.chart or (

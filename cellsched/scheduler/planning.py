@@ -88,14 +88,14 @@ class Capacity(NamedTuple):
     :param cells: in the order of their first hosts
     :param servers: the number of servers that fit all cells together; less
         than the sum if hosts of several cells share resources
-    :param rejections: the number of rejected hosts by reason
+    :param reason: why the rejected hosts take no server, as users see it
     :param unusable: as that of a cell, of all hosts
     :param limit: likewise
     """
 
     cells: list[CellCapacity]
     servers: int
-    rejections: list[Rejection]
+    reason: str
     unusable: float | None
     limit: str | None
 
@@ -105,7 +105,7 @@ def capacity(
     request: objects.RequestSpec,
     pipeline: Pipeline | None = None,
 ) -> Capacity:
-    """Return how many servers of one kind fit each cell, with rejections.
+    """Return how many servers of one kind fit each cell.
 
     The configured filters run once, as for a single server. Limits on the
     number of servers of a group on one host are not applied to further
@@ -147,7 +147,8 @@ def capacity(
     every = np.arange(len(hosts))
     return Capacity(
         rooms, max([int(numbers.sum()), *(each.servers for each in rooms)]),
-        rejections, room.unusable(every), _limit(full, every, found.rows))
+        diagnosis.Diagnosis(len(hosts), rejections).text(),
+        room.unusable(every), _limit(full, every, found.rows))
 
 
 def _servers(

@@ -737,7 +737,8 @@ class TestCapacity(SnapshotTestCase):
             '--vcpus', 1, '--ram', 10 ** 6))
 
         self.assertEqual((2, 0), (ran.code, ran.data[-1]['Servers']))
-        self.assertIn('3 hosts: is too small in memory', ran.err)
+        self.assertRegex(
+            ran.err, r'of 3 hosts 3 are too small in memory \(.* MB\)\.')
 
     def test_chart_is_drawn_on_request(self):
         drawn, plain = self.capacity('--chart'), self.capacity()
