@@ -44,7 +44,8 @@ Related options:
     cfg.IntOpt('service_down_time', default=60, min=1, help="""
 Seconds without a report after which a service counts as down.
 """),
-    cfg.StrOpt('default_availability_zone', default='nova', help="""
+    cfg.StrOpt('default_availability_zone', default='nova', regex='^[^:]*$',
+               max_length=255, help="""
 Availability zone of hosts that are in no aggregate with a zone.
 
 Related options:

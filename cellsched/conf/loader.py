@@ -24,6 +24,7 @@ import functools
 import glob
 from importlib import metadata
 import io
+import math
 import os
 import pathlib
 import sys
@@ -608,15 +609,19 @@ def _problem(
     section = conf if group == 'DEFAULT' else conf[group]
     try:
         value = section[name]
-        if not (value is None or value == '' and (group, name) in _texts()):
+        if isinstance(value, float) and not math.isfinite(value):
+            # It is neither below a minimum nor above a maximum.
+            problem = f'{value} is not valid; expected a finite number'
+        elif not (value is None or value == '' and (group, name) in _texts()):
             return None
-        location = conf.get_location(
-            name, None if group == 'DEFAULT' else group)
-        if location is None or not location.location.is_user_controlled:
-            # Neither a file nor the environment sets it.
-            return None
-        # oslo.config would use it in place of the default.
-        problem = 'it has no value; expected a value, or no line for it'
+        else:
+            location = conf.get_location(
+                name, None if group == 'DEFAULT' else group)
+            if location is None or not location.location.is_user_controlled:
+                # Neither a file nor the environment sets it.
+                return None
+            # oslo.config would use it in place of the default.
+            problem = 'it has no value; expected a value, or no line for it'
     except (cfg.Error, ValueError) as exc:
         problem = problem_of(exc)
     return exception.ConfigurationInvalid(

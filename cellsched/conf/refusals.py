@@ -129,6 +129,12 @@ def contradictions(
     conf: cfg.ConfigOpts
 ) -> Iterator[exception.ConfigurationInvalid]:
     """Yield the contradictions; all values are valid by themselves."""
+    # oslo.messaging accepts any value, and each call would have timed out.
+    timeout = _value(conf, 'DEFAULT', 'rpc_response_timeout')
+    if timeout is not None and timeout < 1:
+        yield exception.ConfigurationInvalid(
+            field='[DEFAULT] rpc_response_timeout',
+            problem=f'{timeout} is out of range', expected='at least 1')
     for order in _ORDERS:
         lower, upper = (_value(conf, *each)
                         for each in (order.lower, order.upper))

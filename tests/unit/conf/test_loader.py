@@ -254,6 +254,8 @@ class TestValues(LoadingTestCase):
                  '[scheduler] max_attempts:', 'greater than or equal to 1'),
                 ('[DEFAULT]\nreport_interval = often\n',
                  'a.conf: [DEFAULT] report_interval:'),
+                ('[DEFAULT]\ndefault_availability_zone = a:b\n',
+                 'a.conf: [DEFAULT] default_availability_zone:'),
                 # Options of libraries, and an older name of one.
                 ('[DEFAULT]\nrpc_response_timeout = soon\n',
                  'a.conf: [DEFAULT] rpc_response_timeout:'),
@@ -303,6 +305,18 @@ class TestValues(LoadingTestCase):
 
         self.assertIn('[api_database] connection: it is not registered',
                       str(error))
+
+
+class TestFiniteValues(LoadingTestCase):
+
+    def test_number_that_is_not_finite_is_refused(self):
+        for group, name in (
+                ('cells', 'timeout'), ('conductor', 'recovery_interval'),
+                ('filter_scheduler', 'ram_weight_multiplier'),
+                ('DEFAULT', 'cpu_allocation_ratio')):
+            for value in 'nan', 'inf', '-inf':
+                self.assertRefused(
+                    f'[{group}]\n{name} = {value}\n', f'[{group}] {name}:')
 
 
 class TestEmptyValues(LoadingTestCase):
