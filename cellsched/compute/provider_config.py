@@ -292,6 +292,10 @@ def _providers(path: pathlib.Path) -> Iterator[Mapping[str, Any]]:
     # Most hosts have no such file.
     from cellsched.validation import yaml_file
 
+    if path.is_fifo():
+        # The agent would wait for the writer, and report no more.
+        raise json_schema.invalid(
+            path, ('document',), 'a regular file', 'it is a pipe')
     value = yaml_file.read(path)
     json_schema.check(path, value, _SCHEMA)
     version = value['meta']['schema_version']

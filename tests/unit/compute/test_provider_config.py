@@ -154,6 +154,16 @@ class TestProviderConfig(base.TestCase):
         [line] = self.logs.output.splitlines()
         self.assertIn('b.yaml: document: the file cannot be read', line)
 
+    def test_pipe_keeps_the_earlier_configuration(self):
+        self.write(HEAD + provider('$COMPUTE_NODE', 'CUSTOM_A'))
+        self.config.load()
+
+        os.mkfifo(self.directory / 'b.yaml')
+        self.config.follow()
+
+        self.assertTraits('CUSTOM_A')
+        self.assertIn('b.yaml: document: it is a pipe', self.logs.output)
+
     def test_missing_directory_keeps_the_earlier_configuration(self):
         self.write(HEAD + provider('$COMPUTE_NODE', 'CUSTOM_A'))
         self.config.load()
