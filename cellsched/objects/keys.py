@@ -499,6 +499,10 @@ _PARTS = {
     'number': '[0-9]{1,9}', 'path': '(?!_)[^:]+(?::(?!_)[^:]+)*',
     'unscoped': '[^:]*'}
 
+#: The least likeness of a mistyped scope to a known one. No other scope is as
+#: like to one of two letters.
+_LIKENESS = 0.81
+
 
 class Keys:
     """The known keys of one kind of mapping, and their kinds of values.
@@ -513,7 +517,7 @@ class Keys:
                       for name, kind in kinds.items() if '{' in name]
         #: The scopes of the keys, which have no other keys.
         self._scopes = frozenset(
-            name.partition(':')[0] for name in kinds if ':' in name)
+            re.split('[{:]', name)[0] for name in kinds if ':' in name)
         # Few keys exist, and each request has some of them.
         self._known = functools.lru_cache(1024)(self._search)
 
@@ -545,20 +549,28 @@ class Keys:
     def check_names(
         self, names: Iterable[str], where: str, field: str
     ) -> None:
-        """Check that the keys in the scopes of known keys are known.
+        """Check that the keys in known or mistyped scopes are known.
 
         :raises cellsched.exception.InvalidField: names the key
         """
         for key in names:
-            scope = key.partition(':')[0]
-            if scope in self._scopes and ':' in key and (
-                    self._find(key) is None):
+            scope, colon, _ = key.partition(':')
+            if not colon or self._find(key) is not None:
+                continue
+            if scope in self._scopes:
+                problem = f'the scope {scope} has no such key'
                 near = difflib.get_close_matches(key, self.kinds, 1)
-                raise exception.InvalidField(
-                    where=where, field=f'{field}.{shown(key)}',
-                    problem=f'the scope {scope} has no such key',
-                    expected='a known key' + (
-                        f'; did you mean {near[0]}?' if near else ''))
+            else:
+                # Other scopes are those of other programs, and are ignored.
+                near = difflib.get_close_matches(
+                    scope.strip().lower(), self._scopes, 1, _LIKENESS)
+                if not near:
+                    continue
+                problem = 'the scope is unknown'
+            raise exception.InvalidField(
+                where=where, field=f'{field}.{shown(key)}', problem=problem,
+                expected='a known key' + (
+                    f'; did you mean {near[0]}?' if near else ''))
 
     def canonical(self, key: str, value: Any) -> Any:
         """Return the value of a key as Nova's objects have it.

@@ -135,9 +135,25 @@ class TestNames(base.TestCase):
             exception.InvalidField, 'did you mean hw:cpu_policy',
             keys.EXTRA_SPECS.check_names, ['hw:cpu_polcy'], 'flavor', 'specs')
 
+    def test_mistyped_scope_is_refused_with_the_known_scope(self):
+        for name, near in (
+                ('Trait:CUSTOM_A', 'trait'), (' trait:CUSTOM_A', 'trait'),
+                ('tait:CUSTOM_A', 'trait'), ('resource:VGPU', 'resources'),
+                ('HW:cpu_policy', 'hw'), ('hw :cpu_policy', 'hw'),
+                ('capability:x', 'capabilities'),
+                ('pci_passthru:alias', 'pci_passthrough'),
+                ('aggregate_instance_extra_spec:ssd',
+                 'aggregate_instance_extra_specs')):
+            error = self.assertRaises(
+                exception.InvalidField, keys.EXTRA_SPECS.check_names, [name],
+                'flavor', 'extra_specs')
+            self.assertEqual(f'extra_specs.{name}', error.field)
+            self.assertIn(f'did you mean {near}?', str(error))
+
     def test_key_of_another_scope_is_accepted(self):
         keys.EXTRA_SPECS.check_names(
-            ['licence:product', 'ssd', 'hw:cpu_policy', 'trait1:CUSTOM_A',
+            ['licence:product', 'train:x', 'osx:a', 'hw_cpu:x', 'ssd',
+             'hw:cpu_policy', 'trait1:CUSTOM_A',
              'capabilities:stats:a', 'trait:CUSTOM_A'], 'flavor', 'specs')
         self.assertRaises(
             exception.InvalidField, keys.EXTRA_SPECS.check_names,
