@@ -113,15 +113,18 @@ def _requested(server: ServerState) -> Iterator[Finding]:
             'start conductors of that release, which build it' if newer else
             'its build began before; a conductor above the cells rolls it '
             'back and buries the server')
-    for cell, row in server.visible().items():
-        if not row.ran:
-            continue
-        if cell == server.mapping.cell:
+    rows = [cell for cell, row in server.visible().items() if row.ran]
+    right = server.mapping.cell
+    if right is None and len(rows) == 1:
+        # A restored API database has lost the decision.
+        [right] = rows
+    for cell in rows:
+        if cell == right:
             yield found(
                 server, 'request-left',
                 'is on a host and has a build request, so that it would be '
                 'built once more', cell, Action.FORGET)
-        elif server.mapping.cell is not None:
+        elif right is not None:
             yield found(
                 server, 'row-elsewhere',
                 'is on a host of a cell and is mapped to another one, where '

@@ -344,12 +344,15 @@ class Repairs:
                 audit_queries.purge_unrun(cell, server.uuid)
 
     def _decide(self, finding: Finding, server: ServerState) -> None:
-        assert finding.cell_uuid is not None
-        cell = self._reader.cells()[finding.cell_uuid]
         with self._database.writer() as connection:
             if not build_requests.present(connection, [server.uuid]):
-                instance_mappings.decide(
-                    connection, [server.uuid], cell.id, self._clock.now())
+                self._set_cell(connection, finding)
+
+    def _set_cell(self, connection: Any, finding: Finding) -> None:
+        assert finding.cell_uuid is not None
+        cell = self._reader.cells()[finding.cell_uuid]
+        instance_mappings.decide(
+            connection, [finding.of], cell.id, self._clock.now())
 
     def _map(self, finding: Finding, server: ServerState) -> None:
         with self._database.writer() as connection:
@@ -367,8 +370,11 @@ class Repairs:
 
     def _forget(self, finding: Finding, server: ServerState) -> None:
         with self._database.writer() as connection:
-            if api.lock(connection, server.uuid) == server.mapping:
-                api.forget(connection, server.uuid, self._database.timestamp())
+            if api.lock(connection, server.uuid) == server.mapping and (
+                    api.forget(connection, server.uuid,
+                               self._database.timestamp())) and (
+                    finding.cell_uuid is not None):
+                self._set_cell(connection, finding)
 
     def _instance(self, uuid: str) -> objects.Instance:
         """Return a server as its request described it, if that is known."""

@@ -319,7 +319,9 @@ class StalledBuilds:
         self, cell_context: RequestContext, found: _Found, cell: str | None
     ) -> None:
         try:
-            if cell == cell_context.cell.uuid:
+            instance = found.instance
+            if cell == cell_context.cell.uuid or (
+                    instance is not None and instance.host is not None):
                 self._process(cell_context, found)
             else:
                 self._remove(cell_context.cell.database, found.cast)
@@ -412,7 +414,7 @@ class StalledBuilds:
                 return
             LOG.warning('Removing the build: its server is not in this cell',
                         instance_uuid=uuid)
-            instances.purge(connection, instances.lock(connection, [uuid]))
+            instances.undo_builds(connection, [uuid])
             build_casts.drop(connection, [uuid])
 
     def _detach(

@@ -371,7 +371,7 @@ class BuildAndSchedule:
             uuids = [build.uuid for build in batch]
             try:
                 with self.targets.database(cell).writer() as connection:
-                    instances.purge(connection, uuids)
+                    instances.undo_builds(connection, uuids)
             except Exception:
                 LOG.exception('Could not remove rows of instances %s from '
                               'cell %s; they are in another cell',

@@ -508,8 +508,7 @@ class Decide(saga.Step):
     ) -> None:
         try:
             with self.targets.database(cell).writer() as in_cell:
-                # A deleted row stays: it prevents this build.
-                instances.purge(in_cell, instances.lock(in_cell, [build.uuid]))
+                instances.undo_builds(in_cell, [build.uuid])
         except Exception as exc:
             LOG.exception('Could not remove the row of the server in cell %s',
                           cell.identity, instance_uuid=build.uuid,
@@ -622,9 +621,8 @@ class WriteRows(saga.Step):
             now, told_at = database.now(), database.timestamp()
             for build in builds:
                 build.written.add(cell.id)
-            # A deleted row stays: it prevents this build.
-            instances.purge(connection, instances.lock(
-                connection, [build.uuid for build in builds if build.again]))
+            instances.undo_builds(connection, [
+                build.uuid for build in builds if build.again])
             new = set(instances.create(
                 connection, servers, now, {
                     build.uuid: build.spec.image_properties()
@@ -651,7 +649,7 @@ class WriteRows(saga.Step):
             for build in deleted:
                 self.notifier.deleted(build.context, 'start', build.instance)
             with self.targets.database(cell).writer() as in_cell:
-                instances.purge(in_cell, [
+                instances.undo_builds(in_cell, [
                     build.uuid for build in batch if not build.deleted])
                 for build in deleted:
                     # A deleted row prevents a late write. A row on a host

@@ -43,7 +43,7 @@ _DELETED = sa.select(_TABLE.c.id).where(
 _MANY = sa.select(_TABLE).where(statements.in_list(_TABLE.c.uuid))
 
 _LOCK = statements.by_index(
-    sa.select(_TABLE.c.id, _TABLE.c.uuid, _TABLE.c.deleted)
+    sa.select(_TABLE.c.id, _TABLE.c.uuid, _TABLE.c.deleted, _TABLE.c.host)
     .where(statements.in_list(_TABLE.c.uuid)), _TABLE.c.uuid
 ).with_for_update()
 
@@ -427,7 +427,7 @@ def delete(
 
 
 def purge(connection: sa.Connection, uuids: Iterable[str]) -> None:
-    """Delete all rows of servers whose build is undone."""
+    """Delete all rows of servers."""
     uuids = list(uuids)
     instance_history.delete_events(connection, uuids)
     instance_children.delete_tags(connection, uuids)
@@ -436,6 +436,18 @@ def purge(connection: sa.Connection, uuids: Iterable[str]) -> None:
             *(child.c.instance_uuid for child in _CHILDREN), _TABLE.c.uuid):
         statements.write(connection, sa.delete(column.table).where(
             statements.in_list(column)), uuids)
+
+
+def undo_builds(connection: sa.Connection, uuids: Iterable[str]) -> None:
+    """Delete all rows of servers whose build is undone.
+
+    A deleted row stays: it prevents the build. A server on a host stays, too,
+    which a restored API database can show as a build.
+    """
+    uuids = list(uuids)
+    kept = {row.uuid for row in statements.read(connection, _LOCK, uuids)
+            if row.deleted or row.host is not None}
+    purge(connection, [uuid for uuid in uuids if uuid not in kept])
 
 
 def lock(connection: sa.Connection, uuids: Iterable[str]) -> set[str]:

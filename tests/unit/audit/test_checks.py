@@ -94,17 +94,42 @@ class TestDeleted(base.TestCase):
 class TestRequested(base.TestCase):
 
     def test_request_of_a_running_server_is_removed(self):
-        uuid = self.running()
-        self.request(uuid)
+        uuid = self.requested()
 
         self.assertMends(('S2', 'request-left', uuid, 'cell1'))
 
     def test_leased_request_of_a_running_server_stays(self):
+        for loses in self.requested, self.undecided:
+            uuid = loses()
+            self.lease(uuid)
+
+            self.assertFound(('S2', 'request-left', uuid, 'cell1'), fix=True)
+            self.forget(uuid)
+            self.decide(uuid, 'cell1')
+
+    def test_running_server_with_a_restored_request_keeps_its_cell(self):
+        uuid = self.undecided()
+
+        self.assertMends(('S2', 'request-left', uuid, 'cell1'))
+
+        mapping = self.read(
+            self.database, instance_mappings.get_many, [uuid])[uuid]
+        self.assertEqual('cell1', mapping.cell_mapping.name)
+
+    def requested(self):
+        """Return a running server with a build request."""
         uuid = self.running()
         self.request(uuid)
-        self.lease(uuid)
+        return uuid
 
-        self.assertFound(('S2', 'request-left', uuid, 'cell1'), fix=True)
+    def undecided(self):
+        """Return such a server whose decision is lost."""
+        uuid = self.requested()
+        cell = self.read(self.database, instance_mappings.get_many, [uuid])[
+            uuid].cell_mapping
+        self.write(self.database, instance_mappings.withdraw, [uuid], cell.id,
+                   samples.NOW)
+        return uuid
 
 
 class TestUnreadable(base.TestCase):

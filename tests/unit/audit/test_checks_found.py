@@ -80,7 +80,8 @@ class TestRequested(TestCase):
         for cell in None, CELL, CELL0:
             self.requested(cell=cell)
         self.requested(cell=CELL, rows={CELL: known.unrun()})
-        self.requested(rows={CELL: known.row()})
+        self.requested(rows={CELL: known.unrun()})
+        self.requested(rows={CELL: known.row(), OTHER: known.row()})
 
     def test_unreadable_request_is_buried_before_a_build(self):
         broken = exception.RequestUnreadable(
@@ -103,6 +104,9 @@ class TestRequested(TestCase):
         self.requested(
             ('request-left', OTHER, Action.FORGET, '', ''),
             cell=OTHER, rows={CELL: known.unrun(), OTHER: known.row()})
+        self.requested(
+            ('request-left', OTHER, Action.FORGET, '', ''),
+            rows={CELL: known.unrun(), OTHER: known.row()})
 
 
 class TestUndecided(TestCase):

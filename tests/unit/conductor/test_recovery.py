@@ -548,6 +548,19 @@ class TestStalledBuilds(base.StalledBuildsTestCase):
             self.assertIsNone(build_casts.get(connection, self.uuid))
         self.assertEqual([('a1', self.uuid)], self.sent())
 
+    def test_begun_build_of_an_unmapped_server_stays(self):
+        """A restored API database does not know the server."""
+        self.put(task_state='spawning', host='a1', node='a1')
+        with self.database.writer() as connection:
+            connection.execute(sa.delete(api_models.instance_mappings))
+        before = self.rows(self.uuid)
+        self.wait()
+
+        self.stalled.run()
+
+        self.assertEqual(before, self.rows(self.uuid))
+        self.assertIsNotNone(self.kept)
+
     def assertRemovedAfter(self, change):
         """The build goes after this change of the server's mapping."""
         table = api_models.instance_mappings

@@ -924,6 +924,19 @@ class TestWriteRowsAgain(base.StepTestCase):
         with self.targets.database(self.cells['cell1']).reader() as cell:
             self.assertIsNone(build_casts.get(cell, self.uuid))
 
+    def test_server_on_a_host_is_unchanged(self):
+        """A restored API database has the request again."""
+        cell = self.targets.database(self.cells['cell1'])
+        with cell.writer() as connection:
+            connection.execute(sa.update(models.instances).values(
+                vm_state='active', host='a1'))
+        before = self.row(self.uuid)
+
+        self.do(self.step(), [self.build])
+        self.undo(self.step(), [self.build])
+
+        self.assertEqual(before, self.row(self.uuid))
+
     def test_request_is_leased_during_the_write(self):
         """Else it could be of another one, and handed over already."""
         waiting, written = [], []
