@@ -257,8 +257,8 @@ subtracted AS (
     AND i.provider = ANY(ARRAY(SELECT uuid FROM locked))
     RETURNING 1),
 parted AS (
-    DELETE FROM claim_members
-    WHERE consumer = ANY(ARRAY(SELECT consumer FROM gone)) RETURNING 1),
+    DELETE FROM claim_members WHERE consumer = ANY(%(these)s::text[])
+    AND {condition} AND (SELECT count(*) FROM gone) >= 0 RETURNING 1),
 moved AS (
     UPDATE feed_lanes SET position = position + 1 WHERE lane = %(lane)s
     AND (SELECT count(*) FROM locked) > 0

@@ -249,8 +249,10 @@ class SQLClaimsTests(suite.ClaimStoreSuite, model.ModelTests):
 
     def test_release_waits_for_a_transfer_and_finds_its_claims(self):
         provider = self.make_provider(self.store, VCPU=8)
+        joins = claims.Membership('g', 'host', claims.ANTI_AFFINITY)
         for source, target in 'ab', 'ba':
-            self.store.claim([claims.Claim(source, provider, {'VCPU': 2})])
+            self.store.claim([
+                claims.Claim(source, provider, {'VCPU': 2}, joins)])
             with self.make_database().writer() as connection:
                 transactions.transfer(connection, source, target)
                 released = threading.Thread(
@@ -263,7 +265,24 @@ class SQLClaimsTests(suite.ClaimStoreSuite, model.ModelTests):
 
             self.assertFalse(released.is_alive())
             self.assertEqual({}, self.store.claims_of(['a', 'b']))
+            with self.make_database().reader() as connection:
+                self.assertEqual([], list(connection.execute(
+                    sa.select(schema.members.c.consumer)).scalars()))
         self.assertUsed(self.store, provider, 0)
+
+    def test_transfer_replaces_a_membership_without_claims(self):
+        """Another program has released the target."""
+        provider = self.make_provider(self.store, VCPU=8)
+        joins = claims.Membership('g', 'host', claims.ANTI_AFFINITY)
+        self.store.claim([claims.Claim('a', provider, {'VCPU': 2}, joins)])
+        with self.make_database().writer() as connection:
+            connection.execute(sa.insert(schema.members).values(
+                consumer='b', group_uuid='g', member='b', host='former'))
+
+        self.assertTrue(self.store.transfer('a', 'b'))
+
+        self.assertEqual({'b': claims.joined('g', 'host', 'a')},
+                         self.store.memberships(['a', 'b']))
 
 
 class TestSQLClaims(OnPostgreSQL, SQLClaimsTests, base.TestCase):
