@@ -259,20 +259,23 @@ class SQLClaims(base.RequestClaims, base.ClaimStore):
 
     def transfer(self, source: str, target: str) -> bool:
         validation.check_transfer(source, target)
-        held = self.claims_of([source])
-        if not held:
-            return False
-        is_repeated = False
+        lost: list[base.Claim] = []
 
         def attempt() -> bool:
-            nonlocal is_repeated
-            try:
+            nonlocal lost
+            held = self.claims_of([source]).get(source)
+            if held is None:
                 # An attempt whose answer was lost may have moved the claims.
-                return bool(self._write('transfer', source, target)) or (
-                    is_repeated and self._holds(target, held[source]))
+                return bool(lost) and self._holds(target, lost)
+            try:
+                if self._write('transfer', source, target):
+                    return True
             except exception.ConnectionLost:
-                is_repeated = True
+                lost = held
                 raise
+            # A concurrent transfer has replaced the claims. The snapshot of
+            # PostgreSQL does not have the new ones.
+            raise guarded_statements.StatementRefused
 
         return _repeat(attempt, busy_max=_BUSY_MAX)
 

@@ -270,6 +270,23 @@ class SQLClaimsTests(suite.ClaimStoreSuite, model.ModelTests):
                     sa.select(schema.members.c.consumer)).scalars()))
         self.assertUsed(self.store, provider, 0)
 
+    def test_transfer_waits_for_one_of_the_other_direction(self):
+        provider = self.make_provider(self.store, VCPU=8)
+        self.store.claim([claims.Claim('a', provider, {'VCPU': 2}),
+                          claims.Claim('b', provider, {'VCPU': 3})])
+        with futures.ThreadPoolExecutor(1) as pool:
+            with self.make_database().writer() as connection:
+                transactions.transfer(connection, 'a', 'b')
+                transferred = pool.submit(
+                    self.make_store().transfer, 'b', 'a')
+                while not self.waits() and not transferred.done():
+                    pass
+
+            self.assertTrue(transferred.result(self.timeout_s))
+
+        self.assertHolds(self.store, claims.Claim('a', provider, {'VCPU': 2}))
+        self.assertUsed(self.store, provider, 1, VCPU=2)
+
     def test_transfer_replaces_a_membership_without_claims(self):
         """Another program has released the target."""
         provider = self.make_provider(self.store, VCPU=8)

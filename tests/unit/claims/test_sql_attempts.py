@@ -131,16 +131,16 @@ class TestAttempts(base.StoreTestCase):
         self.assertFalse(self.store.transfer('c', 'd'))
         self.assertEqual(['d'], self.store.consumers())
 
-    def test_call_with_three_lost_answers_fails(self):
+    def test_call_with_three_lost_connections_fails(self):
         self.store.claim([claims.Claim('c', 'p', {'VCPU': 2})])
-        for call in (lambda: self.store.transfer('c', 'd'),
-                     lambda: self.store.release(['c'])):
-            self.lost = 0
-            self.lose_answers(3)
+        for call in (lambda: self.store.release(['c']),
+                     lambda: self.store.transfer('c', 'd')):
+            writes = self.fail_writes(exception.ConnectionLost(
+                schema='claims', url='there', reason='it ended'))
 
             self.assertRaises(exception.ConnectionLost, call)
 
-            self.assertEqual(3, self.lost)
+            self.assertEqual(3, len(writes))
 
     def fail_writes(self, error):
         """Let each write fail, and return the list of these writes."""
