@@ -27,10 +27,22 @@ from cellsched.db import statements
 
 _providers = schema.providers
 _allocations = schema.allocations
+_inventories = schema.inventories
 
-#: Inventories that one statement changes. The time to find each row grows with
-#: this number.
-_ROWS_MAX = 20
+_columns = _inventories.c
+
+#: Changes the used amounts of a resource class of some providers.
+_CHANGE = sa.update(_inventories).where(
+    _columns.provider.in_(sa.bindparam('uuids', expanding=True)),
+    _columns.resource_class == sa.bindparam('resource'),
+).values(used=_columns.used + sa.bindparam('amount'))
+
+#: The same, of those with capacity.
+_CLAIM = _CHANGE.where(
+    _columns.used + sa.bindparam('amount') <= _columns.capacity,
+    _columns.min_unit <= sa.bindparam('smallest'),
+    _columns.max_unit >= sa.bindparam('largest'),
+    sa.bindparam('divisor', type_=sa.BigInteger) % _columns.step_size == 0)
 
 
 class InsufficientCapacity(Exception):
@@ -48,10 +60,7 @@ def claim(connection: sa.Connection, claims: Sequence[base.Claim]) -> None:
     group_members.lock(connection, claims)
     connection.execute(sa.insert(_allocations), list(fragments.rows(claims)))
     group_members.join(connection, claims)
-    demands = fragments.demands(claims)
-    _lock(connection, demands)
-    _count(connection, demands, 1)
-    _note(connection, demands, 1, claims[0].consumer)
+    _count(connection, claims, 1)
 
 
 def release(connection: sa.Connection, consumers: Iterable[str]) -> None:
@@ -88,12 +97,9 @@ def _give_back(
     connection: sa.Connection, held: Mapping[str, Sequence[base.Claim]]
 ) -> None:
     """Release consumers with locked allocations."""
-    claims = [claim for holds in held.values() for claim in holds]
-    demands = fragments.demands(claims)
-    _lock(connection, demands)
     group_members.free(connection, held)
-    _count(connection, demands, -1)
-    _note(connection, demands, -1, claims[0].consumer)
+    _count(connection, [
+        claim for holds in held.values() for claim in holds], -1)
 
 
 def _lock(connection: sa.Connection, uuids: Iterable[str]) -> None:
@@ -106,39 +112,33 @@ def _lock(connection: sa.Connection, uuids: Iterable[str]) -> None:
             .order_by(_providers.c.uuid).with_for_update())
 
 
-def _note(
-    connection: sa.Connection, demands: Mapping[str, fragments.BatchDemand],
-    sign: int, key: str,
-) -> None:
-    """Update the number of consumers, and move providers in the feed."""
-    alike: dict[int, list[str]] = {}
-    for uuid, demand in demands.items():
-        alike.setdefault(demand.consumers, []).append(uuid)
-    lane = schema.FEED.move(connection, key)
-    for consumers, uuids in alike.items():
-        for chunk in statements.chunks(uuids):
-            connection.execute(_NOTE, {
-                'uuids': chunk, 'in_lane': lane, 'change': sign * consumers})
-
-
 def _count(
-    connection: sa.Connection, demands: Mapping[str, fragments.BatchDemand],
-    sign: int,
+    connection: sa.Connection, claims: Sequence[base.Claim], sign: int
 ) -> None:
-    """Add the demands to the used amounts.
+    """Add claims to the counters of their providers.
 
     :param sign: 1 to claim, -1 to release
     :raises InsufficientCapacity: a claim does not fit
     """
-    rows = [(uuid, share) for uuid, demand in demands.items()
-            for share in demand.shares]
-    for start in range(0, len(rows), _ROWS_MAX):
-        some = rows[start:start + _ROWS_MAX]
-        changed = connection.execute(
-            fragments.change_rows(len(some), room=sign > 0),
-            fragments.row_parameters(some, sign)).rowcount
-        if sign > 0 and changed < len(some):
-            raise InsufficientCapacity()
+    grouped = [
+        (demand, chunk) for demand, uuids in fragments.group(claims).items()
+        for chunk in statements.chunks(uuids)]
+    # 1. Lock the providers, and change their used amounts.
+    _lock(connection, {claim.provider for claim in claims})
+    for demand, uuids in grouped:
+        for share in demand.shares:
+            changed = connection.execute(_CLAIM if sign > 0 else _CHANGE, {
+                'uuids': uuids, 'resource': share.resource,
+                'amount': sign * share.amount, 'smallest': share.smallest,
+                'largest': share.largest, 'divisor': share.divisor}).rowcount
+            if sign > 0 and changed < len(uuids):
+                raise InsufficientCapacity()
+    # 2. Change the numbers of consumers, and move the providers in the feed.
+    lane = schema.FEED.move(connection, claims[0].consumer)
+    for demand, uuids in grouped:
+        connection.execute(_NOTE, {
+            'uuids': uuids, 'in_lane': lane,
+            'change': sign * demand.consumers})
 
 
 _NOTE = sa.update(_providers).where(
