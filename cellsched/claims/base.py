@@ -812,19 +812,21 @@ class RequestClaims(Claims):
     """The claims of a store that claims for several requests at a time.
 
     Such a store implements :meth:`claim_each`; a single request, and a single
-    batch, are cases of it.
+    batch, are cases of it. Options are those that the store adds.
     """
 
-    def claim(self, claims: Sequence[Claim]) -> int:
+    def claim(self, claims: Sequence[Claim], **options: Any) -> int:
         if not claims:
             return 0
-        outcome = self.claim_any([claims])
+        outcome = self.claim_any([claims], **options)
         if outcome.chosen is None:
             raise outcome.refusals[0]
         return outcome.new
 
-    def claim_any(self, batches: Sequence[Sequence[Claim]]) -> AnyOf:
-        [outcome] = self.claim_each([batches])
+    def claim_any(
+        self, batches: Sequence[Sequence[Claim]], **options: Any
+    ) -> AnyOf:
+        [outcome] = self.claim_each([batches], **options)
         if isinstance(outcome, AnyOf):
             return outcome
         raise outcome

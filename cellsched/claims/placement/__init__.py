@@ -110,7 +110,7 @@ class _Released:
 _Item = TypeVar('_Item')
 
 
-class PlacementClaims(base.ClaimStore):
+class PlacementClaims(base.RequestClaims, base.ClaimStore):
     """Keep claims in OpenStack Placement.
 
     Consumers, providers and inventories are those of Placement, and claims
@@ -224,33 +224,15 @@ class PlacementClaims(base.ClaimStore):
 
         self._repeat(make)
 
-    def claim(
-        self, claims: Sequence[base.Claim], is_new: bool = False
-    ) -> int:
-        """Claim a batch; see :meth:`.base.ClaimStore.claim`.
-
-        :param is_new: the consumers are known to hold nothing; a refusal then
-            does not read their claims
-        """
-        if not claims:
-            return 0
-        outcome = self.claim_any([claims], is_new)
-        if outcome.chosen is None:
-            raise outcome.refusals[0]
-        return outcome.new
-
-    def claim_any(
-        self, batches: Sequence[Sequence[base.Claim]], is_new: bool = False
-    ) -> base.AnyOf:
-        [outcome] = self.claim_each([batches], is_new)
-        if isinstance(outcome, exception.CellschedException):
-            raise outcome
-        return outcome
-
     def claim_each(
         self, requests: Sequence[Sequence[Sequence[base.Claim]]],
         is_new: bool = False,
     ) -> Sequence[base.AnyOf | exception.CellschedException]:
+        """Claim for requests; see :meth:`.base.Claims.claim_each`.
+
+        :param is_new: the consumers are known to hold nothing; a refusal then
+            does not read their claims
+        """
         claims = [RequestClaim(self._server, self._owners, batches, is_new)
                   for batches in requests]
         self._claim(claims)
@@ -492,7 +474,8 @@ class PlacementClaims(base.ClaimStore):
             self._guards.settle_all(change.consumers)
             # The first conflict comes before any thread waits for the lock.
             with (contextlib.nullcontext() if self._locks.is_used
-                  else self._locks.held()), self._guards.taken() as guard:
+                  else self._locks.held()), (
+                      self._guards.taken(change.providers)) as guard:
                 return change.attempt(guard, self._locks.is_shared)
 
         return self._repeat(once)

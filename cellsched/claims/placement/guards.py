@@ -32,6 +32,7 @@ from collections.abc import Mapping
 import contextlib
 from random import Random
 import threading
+import zlib
 
 from cellsched.claims.coordination import ContentionLock
 from cellsched.claims.placement import messages
@@ -70,11 +71,15 @@ class Guards:
     """The guards of a process.
 
     Any guard works. One that no other process uses is best, as its generation
-    is known, so a process uses the same few guards again and again.
+    is known, so a process uses the same few guards again and again. But writes
+    of several processes at the same provider conflict late, and Placement
+    repeats each several times; with the same guard it refuses all but one
+    early. So without a lock between processes, the guard of a contended
+    provider is that of its number.
 
     :param count: number of guards
     :param wait_s: seconds to wait for a free guard
-    :param locks: is told about conflicts at providers
+    :param locks: the lock of contended providers
     """
 
     def __init__(
@@ -87,6 +92,7 @@ class Guards:
         self._pending: dict[Guard, None] = {}
         self._server = server
         self._owners = owners
+        self._count = count
         self._wait_s = wait_s
         #: The guards that no thread uses; the last one is used next.
         self._free = [Guard(number) for number in range(count)]
@@ -96,16 +102,23 @@ class Guards:
         self._idle = clock.semaphore(count)
 
     @contextlib.contextmanager
-    def taken(self) -> Iterator[Guard]:
+    def taken(self, providers: Iterable[str] = ()) -> Iterator[Guard]:
         """Yield a guard that no other thread of the process uses.
 
+        :param providers: providers of the allocations to write
         :raises remote.NotSent: no guard is free in time, or an earlier write
             with the guard cannot be resolved
         :raises remote.OutcomeUnknown: likewise
         """
+        contended = () if self._locks.is_enabled else sorted(
+            filter(self._locks.is_contended, providers))
+        number = (zlib.crc32(contended[0].encode()) % self._count
+                  if contended else None)
         with self._place():
             with self._lock:
-                guard = self._free.pop()
+                guard = next((each for each in self._free if each.number
+                              == number and not each.pending), self._free[-1])
+                self._free.remove(guard)
             try:
                 self.settle(guard)
                 yield guard

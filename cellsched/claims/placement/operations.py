@@ -318,7 +318,7 @@ class BatchClaim:
         return [name for each in self.open for name in each.consumers]
 
     @property
-    def _providers(self) -> set[str]:
+    def providers(self) -> set[str]:
         """The providers of the current batches."""
         return {claim.provider for each in self.open
                 for claim in each.remaining}
@@ -336,7 +336,7 @@ class BatchClaim:
                     each.look()
             due = self.open
             if self._is_refused or is_shared or not (
-                    self._inventories.keys().isdisjoint(self._providers)):
+                    self._inventories.keys().isdisjoint(self.providers)):
                 due = self._fitting(due)
             if due:
                 outcome = self._write(guard, due, is_shared)
@@ -454,6 +454,12 @@ class _Change:
         #: Whether the allocations are read, and not written since.
         self._is_known = False
         self.held: dict[str, messages.Holding] = {}
+
+    @property
+    def providers(self) -> set[str]:
+        """The providers of the allocations that were read."""
+        return {provider for holds in self.held.values()
+                for provider in holds.allocations}
 
 
 class Release(_Change):

@@ -194,7 +194,7 @@ class Allocations:
     def _write(
         self, instance: str, body: messages.Body
     ) -> messages.PlacementAnswer:
-        with self._guards.taken() as guard:
+        with self._guards.taken(body['allocations']) as guard:
             return self._guards.write(guard, {instance: body})
 
     def _retry(self, attempt: Callable[[], _Outcome | None]) -> _Outcome:
