@@ -277,10 +277,7 @@ class StateReader:
             groups_of = api.groups_of(connection, uuids) if asked else {}
             groups = instance_groups.find_many(connection, {
                 size.group for size in sizes.values() if size.group})
-        members = (self.claims.memberships(held)
-                   if asked and held and self.claims is not None else {})
-        checks_groups = self.claims is not None and (
-            claims_base.Capability.GROUPS in self.claims.capabilities)
+        members = self._members(held) if asked else {}
         broken = {entry.request.instance_uuid: entry for entry in read}
         by_cell: dict[str, list[str]] = {cell: [] for cell in self.cells()}
         for uuid in uuids:
@@ -311,7 +308,7 @@ class StateReader:
             size := sizes.get(uuid), host_cells, shared,
             _projects(size, request), groups_of.get(uuid, frozenset()),
             groups.get(size.group or '') if size else None,
-            members.get(uuid), checks_groups)
+            members.get(uuid), self._has_members())
             for uuid in uuids}
 
     def known(self, uuids: Sequence[str]) -> set[str]:
@@ -394,6 +391,16 @@ class StateReader:
         with self.database.reader() as connection:
             return {host: cell.uuid for host, cell in
                     host_mappings.get_many(connection, hosts).items()}
+
+    def _members(
+        self, held: Mapping[str, Sequence[claims_base.Claim]]
+    ) -> Mapping[str, claims_base.Membership]:
+        return (self.claims.memberships(held)
+                if self.claims is not None and held else {})
+
+    def _has_members(self) -> bool:
+        return self.claims is not None and (
+            claims_base.Capability.GROUPS in self.claims.capabilities)
 
     def _held(
         self, uuids: Sequence[str], holders: Collection[str] | None

@@ -181,13 +181,13 @@ def write(
 
 
 def page_after(
-    connection: sa.Connection, key: sa.Column[int], value: sa.Column[Any],
-    after: int, limit: int, *conditions: sa.ColumnElement[bool],
+    connection: sa.Connection, after: int, limit: int, key: sa.Column[int],
+    value: sa.Column[Any], conditions: Iterable[sa.ColumnElement[bool]] = (),
 ) -> list[tuple[int, Any]]:
     """Return the keys and the values of a page of rows, in order of the key.
 
-    :param key: the id of a row
     :param after: the id at which the last page ended
+    :param key: the id of a row
     """
     return [(number, found) for number, found in connection.execute(
         sa.select(key, value).where(key > after, *conditions)

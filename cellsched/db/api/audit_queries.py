@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from collections.abc import Iterator
 import contextlib
 import datetime
+import functools
 from typing import NamedTuple
 
 import sqlalchemy as sa
@@ -61,24 +62,16 @@ def count(connection: sa.Connection) -> int:
         sa.select(sa.func.count()).select_from(_TABLE)).scalar_one()
 
 
-def mapped_after(
-    connection: sa.Connection, after: int, limit: int
-) -> list[tuple[int, str]]:
-    """Return mapping ids and uuids of the next page of mappings.
-
-    :param after: the mapping id at which the last page ended
-    """
-    return statements.page_after(
-        connection, _TABLE.c.id, _TABLE.c.instance_uuid, after, limit)
-
-
-def requested_after(
-    connection: sa.Connection, after: int, limit: int
-) -> list[tuple[int, str]]:
-    """Return ids and uuids of the next page of build requests."""
-    column = _REQUESTS.c.instance_uuid
-    return statements.page_after(
-        connection, _REQUESTS.c.id, column, after, limit, column.is_not(None))
+#: Pages of ids and server uuids: of mappings, build requests, and members of
+#: groups. The arguments are the connection, the last id and the limit.
+mapped_after = functools.partial(
+    statements.page_after, key=_TABLE.c.id, value=_TABLE.c.instance_uuid)
+requested_after = functools.partial(
+    statements.page_after, key=_REQUESTS.c.id, value=_REQUESTS.c.instance_uuid,
+    conditions=[_REQUESTS.c.instance_uuid.is_not(None)])
+members_after = functools.partial(
+    statements.page_after, key=_MEMBERS.c.id, value=_MEMBERS.c.instance_uuid,
+    conditions=[_MEMBERS.c.instance_uuid.is_not(None)])
 
 
 def mappings(
@@ -102,15 +95,6 @@ def groups_of(
     """Return the uuids of the groups that have these servers as members."""
     return {uuid: frozenset(groups) for uuid, groups
             in statements.read_groups(connection, _GROUPS_OF, uuids).items()}
-
-
-def members_after(
-    connection: sa.Connection, after: int, limit: int
-) -> list[tuple[int, str]]:
-    """Return ids and server uuids of the next page of group members."""
-    column = _MEMBERS.c.instance_uuid
-    return statements.page_after(
-        connection, _MEMBERS.c.id, column, after, limit, column.is_not(None))
 
 
 def unknown_aggregates(connection: sa.Connection) -> list[tuple[str, str]]:

@@ -343,9 +343,10 @@ def unplaced_after(
     :returns: mapping ids and uuids
     """
     return statements.page_after(
-        connection, _TABLE.c.id, _TABLE.c.instance_uuid, after, limit,
-        _TABLE.c.cell_id.is_(None), _TABLE.c.queued_for_delete == sa.true(),
-        sa.func.coalesce(_TABLE.c.updated_at, _TABLE.c.created_at) < before)
+        connection, after, limit, _TABLE.c.id, _TABLE.c.instance_uuid, [
+            _TABLE.c.cell_id.is_(None),
+            _TABLE.c.queued_for_delete == sa.true(), sa.func.coalesce(
+                _TABLE.c.updated_at, _TABLE.c.created_at) < before])
 
 
 def forget(

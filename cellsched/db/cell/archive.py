@@ -78,8 +78,8 @@ def ready_after(
     :param after: the id at which the last page ended
     """
     return statements.page_after(
-        connection, _TABLE.c.id, _TABLE.c.uuid, after, limit,
-        _READY.params(before=before))
+        connection, after, limit, _TABLE.c.id, _TABLE.c.uuid,
+        [_READY.params(before=before)])
 
 
 def present(connection: sa.Connection, uuids: Iterable[str]) -> set[str]:

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 import dataclasses
 import datetime
+import functools
 from typing import Any
 from typing import NamedTuple
 
@@ -156,25 +157,14 @@ def count(connection: sa.Connection) -> int:
         .where(_TABLE.c.deleted == 0)).scalar_one()
 
 
-def present_after(
-    connection: sa.Connection, after: int, limit: int
-) -> list[tuple[int, str]]:
-    """Return ids and uuids of a page of servers that are not deleted.
-
-    :param after: the id at which the last page ended
-    """
-    return statements.page_after(
-        connection, _TABLE.c.id, _TABLE.c.uuid, after, limit,
-        _TABLE.c.deleted == 0)
-
-
-def moved_after(
-    connection: sa.Connection, after: int, limit: int
-) -> list[tuple[int, str]]:
-    """Return ids and server uuids of the next page of migrations."""
-    column = _MOVES.c.instance_uuid
-    return statements.page_after(
-        connection, _MOVES.c.id, column, after, limit, column.is_not(None))
+#: Pages of ids and server uuids: of servers that are not deleted, and of
+#: migrations. The arguments are the connection, the last id and the limit.
+present_after = functools.partial(
+    statements.page_after, key=_TABLE.c.id, value=_TABLE.c.uuid,
+    conditions=[_TABLE.c.deleted == 0])
+moved_after = functools.partial(
+    statements.page_after, key=_MOVES.c.id, value=_MOVES.c.instance_uuid,
+    conditions=[_MOVES.c.instance_uuid.is_not(None)])
 
 
 def moves_among(
