@@ -99,7 +99,7 @@ class Database:
         # Held while the engine is created, which opens a connection.
         self._lock = threading.Lock()
         self._engine: sa.Engine | None = None
-        self._clock = clock
+        self.clock = clock
         self._uses_lock = threading.Lock()
         self._uses = 0
         #: Half of the connections: the other half is for the time after.
@@ -114,11 +114,6 @@ class Database:
 
     def __repr__(self) -> str:
         return f'Database({self.schema}, {urls.mask(self.url)})'
-
-    @property
-    def clock(self) -> Clock:
-        """The clock of the process."""
-        return self._clock
 
     @property
     def engine(self) -> sa.Engine:
@@ -141,7 +136,7 @@ class Database:
         :raises cellsched.exception.DatabaseUnreachable: too many threads wait
         """
         with self._uses_lock:
-            now = self._clock.monotonic()
+            now = self.clock.monotonic()
             if not self._uses:
                 self._moved_at = now
             elif (self._uses >= self._uses_max
@@ -155,12 +150,12 @@ class Database:
         """End a use of the database."""
         with self._uses_lock:
             self._uses -= 1
-            self._moved_at = self._clock.monotonic()
+            self._moved_at = self.clock.monotonic()
 
     def _opened(self) -> sa.Engine:
         try:
             with self.translated_errors():
-                return engines.open_(self.url, self.options, self._clock)
+                return engines.open_(self.url, self.options, self.clock)
         except exception.DatabaseError as exc:
             if not errors.is_mistake(exc):
                 raise
@@ -181,7 +176,7 @@ class Database:
     def alone(self, options: Mapping[str, Any]) -> 'Database':
         """Return a new Database of the same URL with changed options."""
         return Database(self.url, self.schema, {**self.options, **options},
-                        clock=self._clock)
+                        clock=self.clock)
 
     @contextlib.contextmanager
     def for_long_statements(self) -> Iterator['Database']:
@@ -326,7 +321,7 @@ class Database:
         :raises cellsched.exception.DatabaseUnreachable: it does not answer
         """
         if self.server_clock is None:
-            return self._clock.timestamp()
+            return self.clock.timestamp()
         timestamp = self.server_clock.timestamp()
         if timestamp is None:
             with self.reader() as connection:

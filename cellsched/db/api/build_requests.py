@@ -109,29 +109,13 @@ def leased(rows: Iterable[sa.Row[Any]]) -> list[LeasedRequest]:
     return [_leased(row, instances, specs) for row in rows]
 
 
-def from_row(row: sa.Row[Any]) -> objects.BuildRequest:
-    """Return the request of a row.
+def from_rows(rows: Iterable[sa.Row[Any]]) -> list[objects.BuildRequest]:
+    """Return the requests of rows.
 
     An unreadable request has the values of the columns and a ``failure``.
     """
-    return from_rows([row])[0]
-
-
-def from_rows(rows: Iterable[sa.Row[Any]]) -> list[objects.BuildRequest]:
-    """Return the requests of rows, each as :func:`from_row` does."""
     instances = _Alike(objects.Instance, *_OWN)
     return [_request(row, instances)[0] for row in rows]
-
-
-def _readable(row: sa.Row[Any]) -> objects.BuildRequest:
-    """Return the request of a row, for a change.
-
-    :raises cellsched.exception.RequestUnreadable: the row cannot be parsed
-    """
-    request, broken = _request(row, _Alike(objects.Instance))
-    if broken is not None:
-        raise broken
-    return request
 
 
 def batch_of(row: sa.Row[Any]) -> str:
@@ -422,7 +406,7 @@ def get(
     """
     row = connection.execute(
         _ONE.with_for_update() if lock else _ONE, {'uuid': uuid}).first()
-    return None if row is None else from_row(row)
+    return None if row is None else from_rows([row])[0]
 
 
 def read(
@@ -447,7 +431,9 @@ def revise(
     row = connection.execute(_ONE.with_for_update(), {'uuid': uuid}).first()
     if row is None:
         return False
-    request = _readable(row)
+    request, broken = _request(row, _Alike(objects.Instance))
+    if broken is not None:
+        raise broken
     change(request)
     connection.execute(
         sa.update(_TABLE).where(_TABLE.c.id == row.id)
