@@ -215,11 +215,6 @@ class TestUndecided(base.TestCase):
                              [uuid]).values()
         self.assertIn('lost', reason)
         self.assertEqual({}, self.claims.claims_of([uuid]))
-        flavor = samples.instance(uuid).flavor
-        row = self.row(uuid, 'cell0')
-        self.assertEqual(
-            (flavor.vcpus, flavor.memory_mb, flavor.root_gb, flavor.id),
-            (row.vcpus, row.memory_mb, row.root_gb, row.instance_type_id))
 
     def test_buried_server_without_a_cell_is_mapped_to_cell0(self):
         uuid = self.failed()

@@ -118,15 +118,6 @@ class TestFences(base.TestCase):
             self.database, instance_mappings.get_many, [uuid])[uuid]
         self.assertIsNone(mapping.cell_mapping)
 
-    def test_server_with_a_new_request_keeps_the_request(self):
-        uuid = self.failed()
-        self.write(self.cell('cell0'), instances.purge, [uuid])
-
-        self.repair_late(uuid, lambda: self.request(uuid))
-
-        self.assertIsNotNone(self.read(
-            self.database, build_requests.get, uuid))
-
     def test_deleted_server_is_not_buried(self):
         uuid = self.accept()
         self.forget(uuid)
@@ -243,15 +234,6 @@ class TestFences(base.TestCase):
 
         self.assertNotEqual({}, self.held(name))
         self.assertClean()
-
-    def test_server_in_a_move_keeps_its_claims(self):
-        uuid = self.running()
-        self.claims.release([uuid])
-        self.take(uuid, 'a2')
-
-        self.repair_late(uuid, lambda: self.move(uuid))
-
-        self.assertEqual([self.providers['a2']], [*self.held(uuid)])
 
     def test_claim_of_a_move_is_not_taken_for_another(self):
         uuid = self.running()
@@ -572,15 +554,6 @@ class TestReleasing(base.TestCase):
 
         self.assertIn(uuid, self.claims.claims_of([uuid]))
 
-    def test_claim_of_a_migration_in_progress_stays(self):
-        uuid = self.running()
-        consumer = self.move(uuid)
-        self.take(consumer, 'a2')
-
-        self.assertFalse(self.repairs.release(uuid, Action.RELEASE_MOVE))
-
-        self.assertIn(consumer, self.claims.claims_of([consumer]))
-
     def test_claim_of_a_deleted_server_without_a_cell_goes(self):
         uuid = self.accept()
         self.take(uuid, 'a1')
@@ -677,6 +650,8 @@ class TestLost(BurialCase):
         self.assertIsNone(self.mapped(uuid))
         self.assertEqual(set(), self.rows(uuid))
         self.assertNotEqual({}, self.held(uuid))
+        self.assertIsNotNone(self.read(
+            self.database, build_requests.get, uuid))
 
     def test_unmapped_server_cannot_be_buried(self):
         uuid = self.lost()
