@@ -984,7 +984,7 @@ def _compare_node(
     for resource, offer in () if node.vanished else node.offers.items():
         right = claims_base.Inventory(*offer).capacity
         capacity = usage.capacity.get(resource, 0)
-        if abs(capacity - right) > max(1, references.TOLERANCE * right):
+        if not references.is_close(right, capacity):
             yield Finding(
                 f'wrong-capacity:{resource}', usage.provider,
                 f'is {node.host}, which offers {right} of {resource}, and '

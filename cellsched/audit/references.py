@@ -36,7 +36,7 @@ LEASE_MAX_S = 24 * 3600
 
 #: Relative tolerance of capacities and ratios, as databases store ratios with
 #: few digits.
-TOLERANCE = 1e-5
+_TOLERANCE = 1e-5
 
 _REPORT_AGAIN = 'restart the agent of its host, which reports it again'
 
@@ -285,7 +285,7 @@ def check_inventories(
         for name, inventory in inventories[uuid].items():
             capacity = usages[uuid].capacity.get(name, 0)
             right = due.get(name, inventory)
-            if name in due and not _is_close(right.capacity, capacity):
+            if name in due and not is_close(right.capacity, capacity):
                 # Another record has the right capacity: another finding.
                 continue
             if name not in due:
@@ -305,8 +305,9 @@ def check_inventories(
                     else _REPORT_AGAIN)
 
 
-def _is_close(right: int, capacity: int) -> bool:
-    return abs(capacity - right) <= max(1, TOLERANCE * right)
+def is_close(right: int, capacity: int) -> bool:
+    """Return whether a capacity is right, but for its rounding."""
+    return abs(capacity - right) <= max(1, _TOLERANCE * right)
 
 
 def _is_same(
@@ -314,4 +315,4 @@ def _is_same(
 ) -> bool:
     return ((first.total, first.reserved) == (second.total, second.reserved)
             and math.isclose(first.allocation_ratio, second.allocation_ratio,
-                             rel_tol=TOLERANCE))
+                             rel_tol=_TOLERANCE))

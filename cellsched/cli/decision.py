@@ -2,6 +2,7 @@
 """Decisions: ``cellsched plan``, ``cellsched capacity``, ``explain``."""
 
 import argparse
+from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -20,6 +21,7 @@ from cellsched import exception
 
 if TYPE_CHECKING:
     from cellsched.cli.deployment import ReadDeployment
+    from cellsched.db.api.decisions import DecisionRow
 
 LOG = logging.getLogger(__name__)
 
@@ -198,18 +200,10 @@ class Explain(base.ReportCommand):
         found = deployment.decisions(args.name, None if args.all else 1)
         if not found:
             raise not_found(deployment, args.name)
-        documents = []
-        problems: list[exception.InvalidField] = []
-        for each in found:
-            try:
-                document = each.document
-                decision_text.check(document)
-            except exception.InvalidField as exc:
-                # It keeps no other decision.
-                problems.append(exc)
-                continue
-            documents.append({
-                **document, 'why_not_second': decision_text.reason(document)})
+        readable, problems = read_documents(found)
+        documents = [{
+            **document, 'why_not_second': decision_text.reason(document)}
+            for _, document in readable]
         if not documents:
             raise problems[0]
         for problem in problems:
@@ -296,6 +290,24 @@ def _planning() -> Any:
     from cellsched.cli import planning
 
     return planning
+
+
+def read_documents(
+    rows: 'Iterable[DecisionRow]'
+) -> tuple[list[tuple[float, dict[str, Any]]], list[exception.InvalidField]]:
+    """Return the times and documents of decisions that can be read.
+
+    :returns: the errors of the other decisions, too
+    """
+    found, problems = [], []
+    for row in rows:
+        try:
+            document = row.document
+            decision_text.check(document)
+            found.append((row.decided_at, document))
+        except exception.InvalidField as exc:
+            problems.append(exc)
+    return found, problems
 
 
 def not_found(

@@ -162,9 +162,9 @@ def collect(app: Shell, instance: str | None = None) -> dict[str, Any]:
     failures = read('failed builds', lambda: [
         *app.backend.latest_failures(LIMIT)])
     rows = read('decisions', lambda: app.backend.latest_decisions(LIMIT))
-    documents = _documents(rows)
+    documents, _ = decision.read_documents(rows)
     # 2. Describe the parts.
-    shown = documents[0][1] if documents else None
+    shown: Mapping[str, Any] | None = documents[0][1] if documents else None
     if instance is not None:
         shown = _decision_on(app, instance)
     refused = [(decided_at, *_cause(document))
@@ -319,21 +319,6 @@ def _builds(
 
 
 # Decisions and refusals.
-
-def _documents(
-    rows: Iterable[Any]
-) -> list[tuple[float, Mapping[str, Any]]]:
-    """Return the times and documents that this release can read."""
-    found = []
-    for row in rows:
-        try:
-            document = row.document
-            decision_text.check(document)
-        except exception.InvalidField:
-            continue
-        found.append((row.decided_at, document))
-    return found
-
 
 def _decision_on(app: Shell, name: str) -> Mapping[str, Any]:
     found = app.deployment.decisions(name, 1)
