@@ -84,27 +84,21 @@ class Cloud(World):
             self.schedulers = [
                 Scheduler(self, number) for number in range(pool.count)]
         self._arrivals: Iterator[Arrival] = self.load.arrivals()
-        self._feed(self._place_initial())
+        for arrival in self._arrivals:
+            if arrival.at > 0:
+                self._feed(arrival)
+                break
+            # The servers at the start take no time, and are no requests.
+            job = self._job(arrival)
+            rows = self.planner.place(job, 0.0) or []
+            if not pool.back_to_back and rows:
+                self.direct.claim(self._claims(job, rows))
+            self._settle(job, rows, counts=False)
         for each in self.schedulers:
             each.start()
         self._store = stores.store_of(
             self.server, self.ledger, SimulatedClock(self.engine),
             Random(f'{self.scenario.seed} conductor'), lambda seconds: None)
-
-    def _place_initial(self) -> Arrival | None:
-        """Place the servers that exist at the start; return the next request.
-
-        They take no time, and are no requests.
-        """
-        for arrival in self._arrivals:
-            if arrival.at > 0:
-                return arrival
-            job = self._job(arrival)
-            rows = self.planner.place(job, 0.0) or []
-            if not self.scenario.schedulers.back_to_back and rows:
-                self.direct.claim(self._claims(job, rows))
-            self._settle(job, rows, counts=False)
-        return None
 
     # Requests.
 

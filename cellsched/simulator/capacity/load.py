@@ -23,7 +23,6 @@ import numpy.typing as npt
 import yaml
 
 from cellsched import exception
-from cellsched import objects
 from cellsched.objects.requests import POLICIES
 from cellsched.scheduler import recording
 from cellsched.simulator.capacity.scenario import LOADS
@@ -198,6 +197,7 @@ class SyntheticLoad(Load):
             np.arange(1, self._batch_max))))
 
     def _arrivals(self) -> Iterator[Arrival]:
+        # Each call yields the same requests.
         random = copy.deepcopy(self._random)
         if self.initial:
             yield from self._drawn(
@@ -205,6 +205,7 @@ class SyntheticLoad(Load):
                 np.ones(self.initial, dtype='int64'), self.lifetimes.residual)
         bursts = np.sort(random.random(random.poisson(
             self._burst_rate * self._end_s))) * self._end_s
+        # Draw the requests in chunks, so that a year does not fill the memory.
         peak = self._rate * (1 + self._day) / (1 - 2 / 7 * self._weekend)
         start, length = 0.0, _CHUNK / peak
         while start < self._end_s:
@@ -311,7 +312,10 @@ def _recorded(
         if entry.at - start > hours * _HOUR_S:
             break
         count = len(entry.uuids)
-        flavor = _flavor_of(entry.request)
+        amounts = entry.request.resources()
+        sizes = [amounts.get(name, 0)
+                 for name in ('VCPU', 'MEMORY_MB', 'DISK_GB')]
+        flavor = Flavor('-'.join(map(str, sizes)), *sizes)
         servers[flavor] = servers.get(flavor, 0) + count
         lives = [math.inf] * count if lifetimes is None else (
             lifetimes.inverse(random.random(count)) * _HOUR_S).tolist()
@@ -324,12 +328,6 @@ def _recorded(
         raise invalid('recording', 'a file with decisions', 'it has none')
     shares = np.array([*servers.values()]) / sum(servers.values())
     return Load([*servers], shares, lambda: iter(found))
-
-
-def _flavor_of(request: objects.RequestSpec) -> Flavor:
-    amounts = request.resources()
-    sizes = [amounts.get(name, 0) for name in ('VCPU', 'MEMORY_MB', 'DISK_GB')]
-    return Flavor('-'.join(map(str, sizes)), *sizes)
 
 
 @functools.cache
@@ -382,6 +380,8 @@ def of(
     fill = section.get('fill')
     if fill is None or capacity is None:
         return SyntheticLoad(values, random, hours, rate)
+    # The number of mean servers that fill the scarcest resource. As many
+    # servers arrive in a mean lifetime.
     flavors, shares = flavors_of(values)
     servers = fill / float(np.max(
         shares @ sizes_of(flavors) / np.maximum(capacity, 1e-9)))

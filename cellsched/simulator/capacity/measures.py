@@ -242,6 +242,7 @@ class Recorder:
             used.sum(axis=0), capacity.sum(axis=0))]
         lost = stranded(capacity, used, self._sizes)
         rest = unusable(capacity, used, self._sizes, self._load.shares)
+        # Waits and busy times are those since the last sample.
         count, busy_s, waited_s = self._before
         placed, now_busy_s = len(self._waits_s), sum(self.busy_s)
         now_waited_s = sum(

@@ -42,23 +42,18 @@ def html(documents: Sequence[Document]) -> str:
         resources.files(__package__).joinpath('page.html').read_text(
             encoding='utf-8'))
     names = _names(documents)
+    # The table of all summaries, by figure.
+    table = {name: [each['summary'].get(name) for each in documents]
+             for document in documents for name in document['summary']}
     return template.render(
         names=names, width=WIDTH, height=HEIGHT,
         runs=[{**document, 'name': name, 'scenario': _scenario(document)}
               for document, name in zip(documents, names)],
-        figures=_figures(documents), projects=PROJECTS,
+        figures=[{'figure': name.replace('_', ' '), 'values': values}
+                 for name, values in table.items()
+                 if any(value is not None for value in values)],
+        projects=PROJECTS,
         charts_of=lambda measures: [*_charts(documents, measures)])
-
-
-def _figures(documents: Sequence[Document]) -> list[dict[str, Any]]:
-    """Return the rows of the table of all summaries, without empty ones."""
-    names = {name: None for document in documents
-             for name in document['summary']}
-    rows = [{'figure': name.replace('_', ' '),
-             'values': [document['summary'].get(name)
-                        for document in documents]} for name in names]
-    return [row for row in rows if any(
-        value is not None for value in row['values'])]
 
 
 def _scenario(document: Document) -> Mapping[str, Any]:

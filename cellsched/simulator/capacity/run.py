@@ -105,13 +105,9 @@ def compare(
     """
     rows = []
     for name in {**this['summary'], **other['summary']}:
-        values = this['summary'].get(name), other['summary'].get(name)
-        rows.append({'figure': name, 'this': values[0], 'other': values[1],
-                     'change': _change(*values)})
+        new, old = this['summary'].get(name), other['summary'].get(name)
+        rows.append({
+            'figure': name, 'this': new, 'other': old,
+            'change': None if new is None or not old
+            else float(f'{(new - old) / abs(old):.6g}')})
     return rows
-
-
-def _change(this: float | None, other: float | None) -> float | None:
-    if this is None or not other:
-        return None
-    return float(f'{(this - other) / abs(other):.6g}')

@@ -111,7 +111,14 @@ def of(path: pathlib.Path, document: Any) -> Scenario:
             document.get('hosts'), dict):
         document = {**document, 'hosts': [document['hosts']]}
     check(path, document, SCHEMA)
-    _check_faults(path, document.get('faults', ()))
+    kinds = _SCHEMAS['faults']
+    for number, fault in enumerate(document.get('faults', ())):
+        kind = fault.get('kind')
+        if kind not in kinds:
+            raise invalid(path, ('faults', number, 'kind'),
+                          f'one of {", ".join(kinds)}',
+                          f'unknown kind {kind!r:.60}')
+        check(path, fault, kinds[kind], f'faults[{number}]')
     made = Scenario(path, _filled(document, SCHEMA))
     _check_places(made)
     return made
@@ -157,17 +164,6 @@ def _change(document: dict[str, Any], change: str) -> None:
             problem=f'{change!a:.80} is not a key of the scenario with a '
                     'value', expected='KEY=VALUE, such as schedulers.count=4'
         ) from None
-
-
-def _check_faults(path: pathlib.Path, faults: Sequence[Any]) -> None:
-    kinds = _SCHEMAS['faults']
-    for number, fault in enumerate(faults):
-        kind = fault.get('kind')
-        if kind not in kinds:
-            raise invalid(path, ('faults', number, 'kind'),
-                          f'one of {", ".join(kinds)}',
-                          f'unknown kind {kind!r:.60}')
-        check(path, fault, kinds[kind], f'faults[{number}]')
 
 
 def _check_places(made: Scenario) -> None:

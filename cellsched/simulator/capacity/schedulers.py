@@ -102,7 +102,12 @@ class Deployment:
         self.up = np.ones(count, dtype=bool)
         self.freed_at = np.full(count, -1.0)
         self.cell_of = np.arange(count) * scenario.cells // count
-        self.racks = _racks(scenario)
+        # Kinds of hosts share no rack.
+        racks, first = [], 0
+        for kind in kinds:
+            racks.append(np.arange(kind.count) // kind.rack + first)
+            first = int(racks[-1][-1]) + 1
+        self.racks = np.concatenate(racks)
         self.uuids = [str(uuid.UUID(int=row + 1)) for row in range(count)]
         self.rows = {each: row for row, each in enumerate(self.uuids)}
         self.cells = [str(uuid.UUID(int=2 ** 64 + cell))
@@ -178,16 +183,6 @@ def _rooms(free: Array, flavor: Flavor) -> Array:
     sizes = np.array(flavor[1:], dtype='int64')
     rooms: Array = (free[:, sizes > 0] // sizes[sizes > 0]).min(axis=1)
     return rooms
-
-
-def _racks(scenario: Scenario) -> Array:
-    """Return the rack of each host; kinds of hosts share no rack."""
-    found, first = [], 0
-    for kind in scenario.hosts:
-        racks = np.arange(kind.count) // kind.rack + first
-        found.append(racks)
-        first = int(racks[-1]) + 1
-    return np.concatenate(found)
 
 
 @dataclasses.dataclass(eq=False, slots=True)
@@ -545,7 +540,12 @@ class BackToBack:
 
     def place(self, job: Job, now: float) -> list[int] | None:
         """Select hosts for the servers of a request; None if it has none."""
-        self._read_facts()
+        # Write which hosts are up. A full write also compacts the table.
+        if self._version != self._deployment.version or (
+                self._changes > _COMPACT):
+            self._version, self._changes = self._deployment.version, 0
+            self.table.put(self._deployment.uuids, {
+                'forced_down': ~self._deployment.up})
         table, uuids = self.table, job.uuids
         request = self._world.request_of(job)
         if job.group is not None:
@@ -569,10 +569,3 @@ class BackToBack:
         if held is not None:
             self.table.rollback([held])
             self._changes += 1
-
-    def _read_facts(self) -> None:
-        if self._version != self._deployment.version or (
-                self._changes > _COMPACT):
-            self._version, self._changes = self._deployment.version, 0
-            self.table.put(self._deployment.uuids, {
-                'forced_down': ~self._deployment.up})

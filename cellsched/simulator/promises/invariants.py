@@ -126,7 +126,14 @@ class Invariants:
                            f'{now and tuple(now)} on {new and new.host}')
             if not states.is_allowed(was, now):
                 raise Violation('states', f'{uuid} went from {was} to {now}')
-            self._check_attempt((store.url, uuid), old, new)
+            # An attempt of a build does not begin again.
+            if old is None or new is None:
+                self._begun.pop((store.url, uuid), None)
+            elif old.host is None and new.host is not None:
+                if self._begun.get((store.url, uuid)) == new.attempts:
+                    raise Violation('attempts', f'attempt {new.attempts} of '
+                                                f'{uuid} begins again')
+                self._begun[store.url, uuid] = new.attempts
             if self._node_moved and new and new.node == machines.NODE:
                 self.disturbed.add(uuid)
         # The audit does not report them: a conductor drops them later.
@@ -135,18 +142,6 @@ class Invariants:
             raise Violation('messages', f'{_name(store.url)} stores messages '
                                         f'of {sorted(strays)}, without rows')
         self._look_at_places(rows)
-
-    def _check_attempt(
-        self, server: tuple[str, str], old: _Row | None, new: _Row | None
-    ) -> None:
-        """Check that an attempt of a build does not begin again."""
-        if old is None or new is None:
-            self._begun.pop(server, None)
-        elif old.host is None and new.host is not None:
-            if self._begun.get(server) == new.attempts:
-                raise Violation('attempts', f'attempt {new.attempts} of '
-                                            f'{server[1]} begins again')
-            self._begun[server] = new.attempts
 
     def _read(self, store: stores.Store) -> tuple[dict[str, _Row], set[str]]:
         """Return the rows of a cell, and its deleted servers."""
@@ -271,7 +266,10 @@ class Invariants:
         for uuid in self._workload.deleted:
             if uuid in self.disturbed:
                 continue
-            if not self._is_visible(uuid):
+            cell = self._cells.get(uuid, (None, False))[0]
+            # The API shows servers with a request or with a row in a cell.
+            if uuid not in self._requests and (
+                    cell is None or uuid not in self._rows[cell]):
                 self._workload.hidden.add(uuid)
             elif uuid in self._workload.hidden:
                 raise Violation('S7', f'{uuid} was deleted and is back')
@@ -302,12 +300,6 @@ class Invariants:
     def _live(self, uuid: str) -> list[tuple[str, _Row]]:
         return [(url, rows[uuid]) for url, rows in self._rows.items()
                 if uuid in rows]
-
-    def _is_visible(self, uuid: str) -> bool:
-        """Return whether the API shows a server."""
-        cell = self._cells.get(uuid, (None, False))[0]
-        return uuid in self._requests or (
-            cell is not None and uuid in self._rows[cell])
 
     def retried(self) -> list[str]:
         """Return the servers whose builds are on the way to a next host."""

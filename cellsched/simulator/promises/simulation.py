@@ -117,7 +117,11 @@ class Simulation(processes.World):
         try:
             self._begin()
             self._go_on()
-            self._disturb()
+            # Events happen when servers are built, too.
+            for kind, happens in self._events():
+                if kind in self.faults.kinds and self._random.random() < 0.7:
+                    happens()
+                    self._go_on()
             self._come_to_rest()
         except invariants.Violation as exc:
             self._failure = self._failure or str(exc)
@@ -160,13 +164,6 @@ class Simulation(processes.World):
         return [('rename', self.operator.rename),
                 ('restore', self.operator.restore),
                 ('node', self.operator.move_node), ('stuck', self._stick)]
-
-    def _disturb(self) -> None:
-        """Have events happen when servers are built, and go on."""
-        for kind, happens in self._events():
-            if kind in self.faults.kinds and self._random.random() < 0.7:
-                happens()
-                self._go_on()
 
     def _come_to_rest(self) -> None:
         """Stop all faults, and let all activities end."""
@@ -375,7 +372,11 @@ class Simulation(processes.World):
         self, current: engine.Process | None
     ) -> engine.Process | None:
         if current is None or current.doomed:
-            self._bury()
+            # Remove activities that ended, or never started.
+            for activity in self._ready:
+                if activity.is_over:
+                    activity.owner.activities.remove(activity)
+            self._ready = [each for each in self._ready if not each.is_over]
         for activity in self._ready:
             if activity.doomed:
                 return activity
@@ -393,13 +394,6 @@ class Simulation(processes.World):
             if following == math.inf:
                 return None
             self.now = following
-
-    def _bury(self) -> None:
-        """Remove activities that ended, or never started."""
-        for activity in self._ready:
-            if activity.is_over:
-                activity.owner.activities.remove(activity)
-        self._ready = [each for each in self._ready if not each.is_over]
 
     def _ready_at(self, activity: engine.Process) -> float:
         return max(activity.ready_at,

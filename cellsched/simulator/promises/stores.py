@@ -167,25 +167,22 @@ class ClaimServer:
         """
         fate = self._world.ask_server(str(request))
         try:
-            return self._answer(request, fate)
+            if fate is Fate.NOT_SENT:
+                raise remote.NotSent(fate.value)
+            while self._late and self._random.random() < 0.3:
+                self._arrive()
+            if fate is Fate.LATE:
+                self._late.append(request)
+            if fate in (Fate.LOST, Fate.LATE):
+                raise remote.OutcomeUnknown(fate.value)
+            answer = self._model.answer(request)
+            if fate is Fate.TWICE:
+                answer = self._model.answer(request)
+            if fate is Fate.UNANSWERED:
+                raise remote.OutcomeUnknown(fate.value)
+            return answer
         finally:
             self._world.finished(None)
-
-    def _answer(self, request: Any, fate: Fate) -> Any:
-        if fate is Fate.NOT_SENT:
-            raise remote.NotSent(fate.value)
-        while self._late and self._random.random() < 0.3:
-            self._arrive()
-        if fate is Fate.LATE:
-            self._late.append(request)
-        if fate in (Fate.LOST, Fate.LATE):
-            raise remote.OutcomeUnknown(fate.value)
-        answer = self._model.answer(request)
-        if fate is Fate.TWICE:
-            answer = self._model.answer(request)
-        if fate is Fate.UNANSWERED:
-            raise remote.OutcomeUnknown(fate.value)
-        return answer
 
     def _arrive(self) -> None:
         """Execute one of the delayed requests."""

@@ -101,23 +101,20 @@ class Workload:
         self.requests.append(Action(
             f'create {number}', lambda servers: self._create(servers, batch)))
         for place in range(most):
-            self._plan_server(
-                functools.partial(batch.find, place), f'{number}.{place}')
-
-    def _plan_server(self, find: Callable[[], str | None], name: str) -> None:
-        """Plan the operations on one server."""
-        chance = self._random
-        requests = []
-        if chance.random() < 0.3:
-            requests += [Action(f'delete {name}', self._delete, find)
-                         for _ in range(chance.choice((1, 1, 2)))]
-        if chance.random() < 0.2:
-            requests.append(Action(f'rename {name}', self._rename, find))
-        if chance.random() < 0.15:
-            requests.append(Action(f'retry {name}', self._retry, find))
-        for request in requests:
-            request.not_before = chance.choice((0.0, 0.0, 0.1, 0.5, 50.0))
-        self.requests += requests
+            # Plan the operations on this server.
+            name, find = f'{number}.{place}', functools.partial(
+                batch.find, place)
+            requests = []
+            if chance.random() < 0.3:
+                requests += [Action(f'delete {name}', self._delete, find)
+                             for _ in range(chance.choice((1, 1, 2)))]
+            if chance.random() < 0.2:
+                requests.append(Action(f'rename {name}', self._rename, find))
+            if chance.random() < 0.15:
+                requests.append(Action(f'retry {name}', self._retry, find))
+            for request in requests:
+                request.not_before = chance.choice((0.0, 0.0, 0.1, 0.5, 50.0))
+            self.requests += requests
 
     def _create(self, servers: Any, batch: UserBatch) -> None:
         batch.uuids = servers.create(

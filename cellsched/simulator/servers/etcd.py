@@ -72,9 +72,15 @@ class EtcdModel(base.ServerModel):
     def _transact(
         self, request: protocol.Transaction
     ) -> protocol.TransactionOutcome | protocol.Refusal:
-        reason = _fault(request, self.ops_max)
-        if reason:
-            return protocol.Refusal(_INVALID, reason)
+        if _count(request) > self.ops_max:
+            return protocol.Refusal(
+                _INVALID, 'etcdserver: too many operations in txn request')
+        if not _is_unique(request):
+            return protocol.Refusal(
+                _INVALID, 'etcdserver: duplicate key given in txn request')
+        if sum(map(_size, _ops(request))) > _BYTES_MAX:
+            return protocol.Refusal(
+                _INVALID, 'etcdserver: request is too large')
         if self.is_full and any(
                 isinstance(op, protocol.Put) for op in _ops(request)):
             return protocol.Refusal(
@@ -113,29 +119,15 @@ class EtcdModel(base.ServerModel):
     ) -> protocol.ChangesAnswer | protocol.CompactedAnswer:
         if request.after + 1 < self.compacted:
             return protocol.CompactedAnswer(self.compacted)
+        start = len(self._written)
+        while start and self._written[start - 1].revision > request.after:
+            start -= 1
         written = tuple(
-            kv for kv in self._since(request.after)
+            kv for kv in self._written[start:]
             if request.key <= kv.key < request.end)
         if not written or written[-1].revision < request.until:
             raise remote.OutcomeUnknown('nothing of the kind was written')
         return protocol.ChangesAnswer(written[-1].revision, written)
-
-    def _since(self, revision: int) -> Iterator[protocol.Found]:
-        start = len(self._written)
-        while start and self._written[start - 1].revision > revision:
-            start -= 1
-        return iter(self._written[start:])
-
-
-def _fault(request: protocol.Transaction, ops_max: int) -> str:
-    """Return why a server refuses a transaction, if it does."""
-    if _count(request) > ops_max:
-        return 'etcdserver: too many operations in txn request'
-    if not _is_unique(request):
-        return 'etcdserver: duplicate key given in txn request'
-    if sum(map(_size, _ops(request))) > _BYTES_MAX:
-        return 'etcdserver: request is too large'
-    return ''
 
 
 def _ops(request: protocol.Transaction) -> Iterator[protocol.Op]:

@@ -183,8 +183,22 @@ class PlacementModel(base.ServerModel):
 
     def _begin(self, begun: Begun) -> None:
         body = begun.request.body or {}
+        # 1. Make the consumers that are to be new.
         for consumer, value in body.items():
-            self._ensure(begun, consumer, value)
+            if not _TYPE.fullmatch(value['consumer_type']):
+                raise _Refused(400, 'JSON does not validate')
+            present = self.consumers.get(consumer)
+            expected = None if present is None else present.generation
+            if value['consumer_generation'] != expected:
+                raise _conflict(
+                    'consumer generation conflict - expected '
+                    f'{"null" if expected is None else expected} but got '
+                    f'{value["consumer_generation"]}')
+            if present is None:
+                present = self.consumers[consumer] = _Consumer()
+                begun.created[consumer] = present
+            begun.consumers[consumer] = present, present.generation
+        # 2. Read the generations of the providers.
         for consumer, value in body.items():
             for provider, taken in value['allocations'].items():
                 if provider not in self.providers:
@@ -203,24 +217,6 @@ class PlacementModel(base.ServerModel):
         begun.providers = {
             provider: self.providers[provider].generation
             for _, provider, _, _ in begun.requested}
-
-    def _ensure(
-        self, begun: Begun, consumer: str, value: Mapping[str, Any]
-    ) -> None:
-        """Make a consumer, if it is to be new."""
-        if not _TYPE.fullmatch(value['consumer_type']):
-            raise _Refused(400, 'JSON does not validate')
-        present = self.consumers.get(consumer)
-        expected = None if present is None else present.generation
-        if value['consumer_generation'] != expected:
-            raise _conflict(
-                'consumer generation conflict - expected '
-                f'{"null" if expected is None else expected} but got '
-                f'{value["consumer_generation"]}')
-        if present is None:
-            present = self.consumers[consumer] = _Consumer()
-            begun.created[consumer] = present
-        begun.consumers[consumer] = present, present.generation
 
     def _write(self, begun: Begun) -> Answer:
         # All attempts are one transaction.
@@ -342,7 +338,13 @@ class PlacementModel(base.ServerModel):
             case 'PUT', 'traits', name:
                 return self._add(self.traits, name)
             case 'POST', 'resource_providers':
-                return self._create(body['uuid'], body['name'])
+                if body['uuid'] in self.providers or any(
+                        each.name == body['name']
+                        for each in self.providers.values()):
+                    raise _Refused(
+                        409, 'Conflicting provider', 'duplicate_name')
+                self.providers[body['uuid']] = ModelProvider(body['name'])
+                return self._report(body['uuid'])
             case 'GET', 'resource_providers':
                 return self._found(dict(parse.parse_qsl(query)))
             case method, 'resource_providers', uuid, *what:
@@ -369,7 +371,14 @@ class PlacementModel(base.ServerModel):
                 return has.answer(usages={
                     name: sums.get((uuid, name), 0)
                     for name in has.inventories})
-        return self._holders(uuid, has)
+        # The allocations, by consumer.
+        found: dict[str, Any] = {}
+        for (consumer, provider, name), amount in self.rows.items():
+            if provider == uuid and consumer in self.consumers:
+                found.setdefault(consumer, {
+                    'consumer_generation': self.consumers[consumer].generation,
+                    'resources': {}})['resources'][name] = amount
+        return has.answer(allocations=found)
 
     def _set(
         self, uuid: str, body: Mapping[str, Any], what: str = ''
@@ -389,21 +398,18 @@ class PlacementModel(base.ServerModel):
                 raise _Refused(400, 'No such trait')
             has.traits = frozenset(body['traits'])
         else:
-            self._set_inventories(uuid, has, body['inventories'])
+            given = body['inventories']
+            if not self.classes.issuperset(given):
+                raise _Refused(400, 'Unknown resource class')
+            held = {name for _, provider, name in self.rows
+                    if provider == uuid}
+            if any(name in held and name not in given
+                   for name in has.inventories):
+                raise _Refused(409, 'inventory in use', 'inventory.inuse')
+            has.inventories = {
+                name: {**_DEFAULTS, **value} for name, value in given.items()}
         has.generation += 1
         return self._report(uuid, what)
-
-    def _set_inventories(
-        self, uuid: str, has: ModelProvider, given: Mapping[str, Any]
-    ) -> None:
-        if not self.classes.issuperset(given):
-            raise _Refused(400, 'Unknown resource class')
-        held = {name for _, provider, name in self.rows if provider == uuid}
-        if any(name in held and name not in given
-               for name in has.inventories):
-            raise _Refused(409, 'inventory in use', 'inventory.inuse')
-        has.inventories = {
-            name: {**_DEFAULTS, **value} for name, value in given.items()}
 
     def _found(self, query: Mapping[str, str]) -> Answer:
         """Return the providers that have a resource or a trait."""
@@ -433,19 +439,3 @@ class PlacementModel(base.ServerModel):
         status = 204 if name in names else 201
         names.add(name)
         return Answer(status)
-
-    def _create(self, uuid: str, name: str) -> Answer:
-        if uuid in self.providers or any(
-                each.name == name for each in self.providers.values()):
-            raise _Refused(409, 'Conflicting provider', 'duplicate_name')
-        self.providers[uuid] = ModelProvider(name)
-        return self._report(uuid)
-
-    def _holders(self, uuid: str, has: ModelProvider) -> Answer:
-        found: dict[str, Any] = {}
-        for (consumer, provider, name), amount in self.rows.items():
-            if provider == uuid and consumer in self.consumers:
-                found.setdefault(consumer, {
-                    'consumer_generation': self.consumers[consumer].generation,
-                    'resources': {}})['resources'][name] = amount
-        return has.answer(allocations=found)
