@@ -20,7 +20,7 @@ from tests.integration import mariadb
 from tests.integration import servers
 from tests import profile
 
-#: Connections of a pool that were opened before the switch-over.
+#: Connections that were opened before the switch-over.
 OPEN = 5
 
 CLAIM = claims.Claim('11111111-1111-4111-8111-111111111111', 'p', {'VCPU': 1})
@@ -35,7 +35,8 @@ class SwitchOverTests:
         super().setUp()
         self.database = session.Database(
             self.part_of(self.kind).url('claims'), 'claims',
-            {'max_pool_size': OPEN}, clock=Clock())
+            # A slow database with more uses than half of these is stuck.
+            {'max_pool_size': 2 * OPEN}, clock=Clock())
         self.addCleanup(self.database.close)
         self.store = sql.SQLClaims(self.database)
         self.store.sync()
