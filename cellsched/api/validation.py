@@ -79,7 +79,7 @@ TAGS: Schema = {'type': 'array', 'maxItems': TAGS_MAX, 'items': _TAG}
 #: The values of hints, by name. A group is one server group.
 _HINT: Schema = {'type': 'array', 'minItems': 1, 'maxItems': HINT_VALUES_MAX,
                  'items': _text()}
-HINTS: Schema = {
+_HINTS: Schema = {
     'type': 'object', 'additionalProperties': _HINT,
     'properties': {'query': {**_HINT, 'items': _text(16384)},
                    'group': {**_HINT, 'maxItems': 1}}}
@@ -154,7 +154,7 @@ ZONE = _nullable(_text(pattern='^[^:]*$', description=(
 #: A request for servers, whose counts are validated.
 SERVER = _fields({
     'name': _text(), 'flavor': _text(), 'image_ref': _nullable(_text()),
-    'availability_zone': ZONE, 'hints': HINTS, 'tags': TAGS,
+    'availability_zone': ZONE, 'hints': _HINTS, 'tags': TAGS,
     'block_device_mappings': BLOCK_DEVICES,
     **{name: _nullable(_text()) for name in (
         'forced_host', 'forced_node', 'host', 'hypervisor_hostname')},
