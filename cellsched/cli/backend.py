@@ -164,16 +164,16 @@ class Backend(ReadDeployment):
         """The schema of a cell's database."""
         return cell_schema.SCHEMA
 
-    def api_schema(self) -> tuple[Schema, Database]:
-        """Return the schema of the API database, and the database."""
-        return api_schema.SCHEMA, self.parts.database
+    def schema(self, name: str) -> tuple[Schema, Database]:
+        """Return the schema ``API``, ``cell`` or ``claims``, and its database.
 
-    def claims_schema(self) -> tuple[Schema, Database]:
-        """Return the schema of the claim store ``sql``, and its database.
-
-        :raises cellsched.exception.ConfigurationInvalid: the store is another
-            one
+        :raises cellsched.exception.ConfigurationInvalid: the claim store is
+            not ``sql``
         """
+        if name == 'API':
+            return api_schema.SCHEMA, self.parts.database
+        if name == 'cell':
+            return cell_schema.SCHEMA, self.parts.cell_database
         # Most commands, and other claim stores, do not need it: 20 ms of CPU.
         from cellsched.claims import sql
 

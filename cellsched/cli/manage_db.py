@@ -64,8 +64,11 @@ class _Sync(base.Command):
 class _Version(base.Command):
     """Base of the commands that show the version of a schema."""
 
-    def show(self, target: 'Target') -> None:
-        schema, database = target
+    #: The name of the schema.
+    schema: ClassVar[str]
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        schema, database = self.app.backend.schema(self.schema)
         self.app.say(schema.version(database) or 'none')
 
 
@@ -82,7 +85,7 @@ class SyncAPI(_Sync):
     """
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        self.sync(self.app.backend.api_schema(), 'API database',
+        self.sync(self.app.backend.schema('API'), 'API database',
                   parsed_args.version)
 
 
@@ -94,8 +97,7 @@ class APIVersion(_Version):
         cellsched-manage --config-file api.conf api_db version
     """
 
-    def take_action(self, parsed_args: argparse.Namespace) -> None:
-        self.show(self.app.backend.api_schema())
+    schema = 'API'
 
 
 class SyncCell(_Sync):
@@ -124,7 +126,8 @@ class SyncCell(_Sync):
         if parsed_args.all_cells:
             return self._sync_all(parsed_args.version)
         conf, version = self.app.conf, parsed_args.version
-        own = self._own() if conf.database.connection else None
+        backend = self.app.backend
+        own = backend.schema('cell') if conf.database.connection else None
         done = False
         if conf.api_database.connection and not parsed_args.local_cell:
             try:
@@ -140,12 +143,8 @@ class SyncCell(_Sync):
                     'cell_v2 map_cell0 maps cell0. --local_cell skips cell0.')
                 return 1
         if own is not None or not done:
-            self.sync(own or self._own(), 'cell database', version)
+            self.sync(own or backend.schema('cell'), 'cell database', version)
         return 0
-
-    def _own(self) -> 'Target':
-        database = self.app.parts.cell_database
-        return self.app.backend.cell_schema, database
 
     def _sync_all(self, version: str) -> int:
         parts = self.app.parts
@@ -196,9 +195,7 @@ class CellVersion(_Version):
         cellsched-manage --config-file cell1.conf db version
     """
 
-    def take_action(self, parsed_args: argparse.Namespace) -> None:
-        database = self.app.parts.cell_database
-        self.show((self.app.backend.cell_schema, database))
+    schema = 'cell'
 
 
 class SyncClaims(_Sync):
@@ -218,7 +215,7 @@ class SyncClaims(_Sync):
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         name, version = self.app.conf.claims.store, parsed_args.version
         if name == 'sql':
-            self.sync(self.app.backend.claims_schema(), 'claims database',
+            self.sync(self.app.backend.schema('claims'), 'claims database',
                       version)
             return
         store = self.app.backend.durable_claims()
@@ -240,9 +237,7 @@ class ClaimsVersion(_Version):
     """
 
     kinds = (plugins.CLAIMS,)
-
-    def take_action(self, parsed_args: argparse.Namespace) -> None:
-        self.show(self.app.backend.claims_schema())
+    schema = 'claims'
 
 
 class _ArchiveCommand(base.Command):
