@@ -251,10 +251,10 @@ class SQLClaims(base.RequestClaims, base.ClaimStore):
 
         if consumers:
             _repeat(attempt, busy_max=_BUSY_MAX)
-        # A write on MariaDB or MySQL locks one consumer after the other. A
-        # concurrent transfer between them may hide its claims, which a read
-        # shows.
-        if len(consumers) > 1 and self.claims_of(consumers):
+        # MariaDB and MySQL lock one consumer after the other. A concurrent
+        # transfer between them may hide its claims, which a read shows.
+        if len(consumers) > 1 and self._database.engine.dialect.name in (
+                mysql.DIALECTS) and self.claims_of(consumers):
             _repeat(attempt, busy_max=_BUSY_MAX)
 
     def transfer(self, source: str, target: str) -> bool:
