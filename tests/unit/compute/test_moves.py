@@ -185,7 +185,7 @@ class TestOtherMoves(mover.MoverTestCase):
         self.assertState('error', None, 'host1')
         self.assertEqual({'own': 'host1'}, self.places)
 
-    def test_evacuation_during_a_rebuild_leaves_one_guest(self):
+    def test_evacuation_during_a_rebuild_removes_its_guest(self):
         """The agent is suspended before it spawns the guest."""
         move, destroy = self.rebuilding(), self.driver.destroy
 
