@@ -270,7 +270,7 @@ class SQLClaimsTests(suite.ClaimStoreSuite, model.ModelTests):
                     sa.select(schema.members.c.consumer)).scalars()))
         self.assertUsed(self.store, provider, 0)
 
-    def test_transfer_waits_for_one_of_the_other_direction(self):
+    def test_transfer_waits_for_a_transfer_in_the_other_direction(self):
         provider = self.make_provider(self.store, VCPU=8)
         self.store.claim([claims.Claim('a', provider, {'VCPU': 2}),
                           claims.Claim('b', provider, {'VCPU': 3})])

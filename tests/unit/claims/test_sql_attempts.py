@@ -111,7 +111,7 @@ class TestAttempts(base.StoreTestCase):
                 self.assertEqual([consumer] if consumer else [],
                                  self.store.consumers())
 
-    def test_transfer_that_is_lost_has_the_outcome_of_the_last_attempt(self):
+    def test_lost_transfer_has_the_outcome_of_the_last_attempt(self):
         """The target holds claims that are not those of the source."""
         self.store.claim([claims.Claim('c', 'p', {'VCPU': 2}),
                           claims.Claim('d', 'p', {'VCPU': 3})])
