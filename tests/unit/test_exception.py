@@ -174,7 +174,7 @@ class TestErrors(base.TestCase):
                 self.assertEqual('No valid host was found. All are full.',
                                  exception.user_text(form))
 
-    def test_users_are_told_which_object_does_not_exist(self):
+    def test_missing_object_is_named_to_users(self):
         for kind, field in ((exception.FlavorNotFound, 'flavor'),
                             (exception.InstanceGroupNotFound, 'uuid'),
                             (exception.InstanceNotFound, 'uuid'),

@@ -309,7 +309,7 @@ class TestValues(LoadingTestCase):
 
 class TestFiniteValues(LoadingTestCase):
 
-    def test_number_that_is_not_finite_is_refused(self):
+    def test_not_finite_number_is_refused(self):
         for group, name in (
                 ('cells', 'timeout'), ('conductor', 'recovery_interval'),
                 ('filter_scheduler', 'ram_weight_multiplier'),
