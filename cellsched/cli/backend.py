@@ -122,7 +122,8 @@ class Backend(ReadDeployment):
         from cellsched.wiring import configuration
 
         # 1. Errors in the files, and in the values that they set.
-        conf, found = loader.examine(self.options, foreign=foreign)
+        conf, problems = loader.examine(self.options, foreign=foreign)
+        found = [*problems, *configuration.version_problems(conf)]
         yield from found
         yield from configuration.problems(conf)
         if found:

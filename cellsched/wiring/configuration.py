@@ -24,6 +24,10 @@ from cellsched.network import base as network
 from cellsched import plugins
 from cellsched.policies import enforcer
 from cellsched.quota import base as quota
+from cellsched.rpc import compute
+from cellsched.rpc import conductor
+from cellsched.rpc import scheduler
+from cellsched.rpc import versions
 from cellsched.scheduler.decision import registry
 from cellsched.scheduler.drivers import base as drivers
 from cellsched.virt import base as virt
@@ -38,6 +42,10 @@ _BASES = {
     plugins.QUOTA: quota.QuotaDriver,
     plugins.VIRT: virt.ComputeDriver,
 }
+
+#: The newest versions of messages, by option of ``[upgrade_levels]``.
+_NEWEST = {each.TOPIC: each.VERSION for each in (
+    compute, conductor, scheduler)}
 
 #: Errors of invalid values, which are reported when the files are read.
 _VALUE_ERRORS = (cfg.Error, ValueError)
@@ -65,6 +73,14 @@ def problems(conf: cfg.ConfigOpts) -> Problems:
     yield from _failures(
         lambda: logging_setup.parse(conf.log_config_append)
         if conf.log_config_append else None)
+
+
+def version_problems(conf: cfg.ConfigOpts) -> Problems:
+    """Yield problems of ``[upgrade_levels]``, which end each service."""
+    for topic, newest in _NEWEST.items():
+        pin = conf.upgrade_levels[topic]
+        if pin is not None and (topic, pin) != (compute.TOPIC, versions.AUTO):
+            yield from _failures(versions.read_pin, topic, newest, pin)
 
 
 def url_problems(parts: Components) -> Problems:

@@ -88,6 +88,15 @@ class TestValidateConfig(base.CommandTestCase):
         [line] = self.problems(DEFAULT={'report_interval': 40})[1:]
         self.assertIn('[DEFAULT] service_down_time: 60 is too low', line)
 
+    def test_unsupported_versions_of_messages_are_shown(self):
+        found = self.problems(upgrade_levels={
+            'scheduler': '99.9', 'compute': 'banana', 'conductor': '2'})
+
+        self.assertEqual(
+            ['[upgrade_levels] compute', '[upgrade_levels] conductor',
+             '[upgrade_levels] scheduler'],
+            [line.partition(': ')[0] for line in found])
+
     def test_foreign_group_is_named_unless_excluded(self):
         groups = {'keystone_authtoken': {'a': 1, 'b': 2}}
 
