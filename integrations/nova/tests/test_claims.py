@@ -77,7 +77,7 @@ class TestNewServers(claim_fixtures.TestCase):
 
         def note(asked, is_new):
             known.append(is_new)
-            return claim(asked, is_new)
+            return claim(asked, is_new=is_new)
 
         self.parts.store.claim = note
         self.assertEqual(HOST, self.claims.claim_hosts(
