@@ -100,7 +100,7 @@ same name.
 
 
 @dataclasses.dataclass(eq=False)
-class _Released:
+class _ReleaseCall:
     """The consumers of a call that releases, and its error."""
 
     consumers: list[str]
@@ -289,14 +289,14 @@ class PlacementClaims(base.RequestClaims, base.ClaimStore):
                           self._inventories)
 
     def release(self, consumers: Iterable[str]) -> None:
-        call = _Released(
+        call = _ReleaseCall(
             [each for each in consumers if messages.UUID.fullmatch(each)])
         with self._alone(call.consumers):
             self._do_in_turn(self._releasing, self._release_together, call)
         if call.error is not None:
             raise call.error
 
-    def _release_together(self, calls: Sequence[_Released]) -> None:
+    def _release_together(self, calls: Sequence[_ReleaseCall]) -> None:
         try:
             self._change(Release(
                 self._server, self._guards, self._owners,
