@@ -19,7 +19,7 @@ from cellsched.claims import validation
 from cellsched import exception
 
 
-class MemoryClaims(base.RequestClaims, base.ClaimStore):
+class MemoryClaims(base.ClaimStore):
     """Keep claims in a dictionary under a lock.
 
     The reference implementation of the contract. The claims exist in one
@@ -57,22 +57,27 @@ class MemoryClaims(base.RequestClaims, base.ClaimStore):
     ) -> Self:
         return cls(parts.random)
 
-    def claim_each(
-        self, requests: Sequence[Sequence[Sequence[base.Claim]]]
-    ) -> list[base.AnyOf | exception.CellschedException]:
-        with self._lock:
-            return [self._claim(batches) for batches in requests]
+    def claim(self, claims: Sequence[base.Claim]) -> int:
+        outcome = self._claim([claims])
+        if outcome.chosen is None:
+            raise outcome.refusals[0]
+        return outcome.new
 
-    def _claim(
+    def claim_any(
         self, batches: Sequence[Sequence[base.Claim]]
-    ) -> base.AnyOf | exception.CellschedException:
-        try:
-            validation.check_claims(batches[0])
+    ) -> base.AnyOf:
+        return self._claim(batches)
+
+    def _claim(self, batches: Sequence[Sequence[base.Claim]]) -> base.AnyOf:
+        validation.check_claims(batches[0])
+        with self._lock:
             outcome, new = validation.choose(
                 batches, self._holdings(
                     {claim.consumer for claim in batches[0]}), self._find)
-        except (exception.ClaimConflict, exception.InvalidField) as exc:
-            return exc
+            self._hold(new)
+        return outcome
+
+    def _hold(self, new: Sequence[base.Claim]) -> None:
         for claim in new:
             self._held.setdefault(claim.consumer, []).append(
                 dataclasses.replace(
@@ -80,7 +85,6 @@ class MemoryClaims(base.RequestClaims, base.ClaimStore):
             self._count(claim, 1)
             self._join(claim)
         self._note(claim.provider for claim in new)
-        return outcome
 
     def _find(
         self, claims: Sequence[base.Claim]
