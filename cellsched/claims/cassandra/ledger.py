@@ -265,8 +265,8 @@ class Ledger:
             elif provider not in fresh:
                 unread.append(provider)
         changes = [batch.request(self.adds) for batch in batches]
-        answers = self._session.try_all([
-            *changes, *map(requests.ReadFigures, unread)])
+        answers = self._session.try_all([*changes, *(
+            requests.ReadFigures(name, serial=False) for name in unread)])
         must_wait = False
         for batch, change, answer in zip(batches, changes, answers):
             must_wait |= self._settle(batch, change, answer, fresh)

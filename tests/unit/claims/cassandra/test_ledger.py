@@ -64,7 +64,7 @@ class TestLedger(tests.TestCase):
         self.do(ledger.Entry('p', [self.row('c')]))
 
         self.assertEqual(
-            requests.ReadFigures('p'), self.client.sent[1])
+            requests.ReadFigures('p', serial=False), self.client.sent[1])
         self.assertEqual(3, len(self.client.sent))
 
     def test_entries_within_capacity_succeed_beside_refused_entries(self):
