@@ -22,7 +22,6 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
-from typing import Any
 
 from cellsched.claims import base
 from cellsched.claims.cassandra.ledger import Entry
@@ -45,8 +44,6 @@ _DECIDED_MAX = 10000
 
 _Outcome = EntryOutcome
 _Record = records.Record
-#: The position of a request, and that of a batch in it.
-_Place = tuple[int, int]
 
 
 class _Busy(Exception):
@@ -55,6 +52,42 @@ class _Busy(Exception):
     def __init__(self, consumer: str = '') -> None:
         super().__init__(consumer)
         self.consumer = consumer
+
+
+@dataclasses.dataclass(eq=False)
+class _Attempt:
+    """An attempt to claim the first of several batches that fits.
+
+    :ivar refusals: by position
+    :ivar intents: those of the batch that was tried, by consumer. After a
+        refusal, they keep other claims out until the next batch is tried
+    :ivar new: number of new claims; None if none was claimed
+    """
+
+    batches: Sequence[Sequence[base.Claim]]
+    refusals: dict[int, exception.ClaimRefused] = dataclasses.field(
+        default_factory=dict)
+    intents: Mapping[str, _Record] = dataclasses.field(default_factory=dict)
+    new: int | None = None
+
+    @property
+    def place(self) -> int | None:
+        """The position of the first batch that is not refused, or None."""
+        return next(iter(self.remaining()), None)
+
+    @property
+    def batch(self) -> Sequence[base.Claim]:
+        return next(iter(self.remaining().values()), ())
+
+    def remaining(self) -> dict[int, Sequence[base.Claim]]:
+        """Return the batches that are not refused, by position."""
+        return {place: batch for place, batch in enumerate(self.batches)
+                if place not in self.refusals}
+
+    def outcome(self) -> base.AnyOf:
+        return base.AnyOf(self.place, self.new or 0, {
+            place: refusal for place, refusal in self.refusals.items()
+            if self.place is None or place < self.place})
 
 
 class BatchClaim:
@@ -81,7 +114,9 @@ class BatchClaim:
         # Remains of a claim of one provider use no capacity.
         names = [claim.consumer for claim in claims
                  ] if _is_several(claims) else []
-        for refusal in self._find_full({(0, 0): claims}).values():
+        attempt = _Attempt([claims])
+        self._pass_over([attempt])
+        for refusal in attempt.refusals.values():
             raise refusal
         with self._session.announced(names):
             for _ in self._session.attempts():
@@ -101,79 +136,67 @@ class BatchClaim:
             are left out, and those whose consumers hold claims, or have an
             operation in progress
         """
-        outcomes: dict[int, base.AnyOf] = {}
-        refusals: list[dict[int, exception.ClaimRefused]] = [
-            {} for _ in requests]
-        due = [*range(len(requests))]
+        attempts = [_Attempt(batches) for batches in requests]
+        due = attempts
         while due:
             # 1. Pass over the batches of providers that are full.
-            first = _first_places(requests, refusals, due)
-            for (number, place), refusal in self._find_full({
-                    (number, place): batch
-                    for number, begin in first.items()
-                    if self._known_full(requests[number][begin])
-                    for place, batch in enumerate(requests[number])
-                    if place not in refusals[number]}).items():
-                refusals[number][place] = refusal
+            self._pass_over(due)
             # 2. Try to claim the others.
-            first = _first_places(requests, refusals, due)
-            outcomes |= {number: base.AnyOf(None, 0, refusals[number])
-                         for number in due if number not in first}
-            plain = [(number, place) for number, place in first.items()
-                     if _is_plain(requests[number][place])]
+            tried = [each for each in due if _is_plain(each.batch)]
             due = []
-            for (number, place), outcome in zip(plain, self._try_each(
-                    [requests[number][place] for number, place in plain])):
+            for each, outcome in zip(tried, self._try_each(tried)):
                 if isinstance(outcome, exception.ClaimRefused):
-                    refusals[number][place] = outcome
-                    due.append(number)
+                    assert each.place is not None
+                    each.refusals[each.place] = outcome
+                    due.append(each)
                 elif isinstance(outcome, int):
-                    outcomes[number] = base.AnyOf(place, outcome, {
-                        before: refusal for before, refusal
-                        in refusals[number].items() if before < place})
-        return outcomes
+                    each.new = outcome
+        self._delete([record for each in attempts if each.new is None
+                      for record in each.intents.values()])
+        return {number: each.outcome() for number, each in enumerate(attempts)
+                if each.new is not None or each.place is None}
 
-    def _find_full(
-        self, batches: Mapping[_Place, Sequence[base.Claim]]
-    ) -> dict[_Place, exception.ClaimRefused]:
-        """Return the refusals of batches whose provider is full.
+    def _pass_over(self, attempts: Sequence[_Attempt]) -> None:
+        """Refuse batches of attempts whose provider is full.
 
-        That takes two reads, instead of intents that are deleted again. If
-        no provider is known to be full, nothing is read. Batches of several
-        providers are left out.
+        That takes reads, instead of intents that are deleted again. Without
+        intents, nothing is read if the provider of the first batch is not
+        known to be full. Batches of several providers are left out.
         """
-        full = {place: found for place, batch in batches.items()
-                if (found := self._known_full(batch))}
-        if not full:
-            return {}
-        # 1. Consumers that hold claims, or may, are not refused here.
+        full = [
+            (each, place, known, batch) for each in attempts
+            if each.intents or self._known_full(each.batch)
+            for place, batch in each.remaining().items() if _is_plain(batch)
+            for known in [self._known_full(batch)] if known or each.intents]
+        # 1. Consumers that hold claims, or may, are not refused here. They
+        #    hold none if they have intents of the attempt.
         holding = self._session.read_all(
-            claim.consumer for place in full for claim in batches[place])
+            (claim.consumer for each, *_, batch in full if not each.intents
+             for claim in batch), serial=False)
         # 2. Equal counters, which include a generation, show that the
         #    provider was full when the consumers held nothing.
-        figures = self._ledger.read(
-            known.provider for known, _ in full.values())
-        return {
-            place: refusal for place, (known, refusal) in full.items()
-            if figures[known.provider] == known and not any(
-                holding[claim.consumer] for claim in batches[place])}
+        figures = self._ledger.read(batch[0].provider for *_, batch in full)
+        for each, place, known, batch in full:
+            found = figures[batch[0].provider]
+            if each.intents or found == known and not any(
+                    holding[claim.consumer] for claim in batch):
+                refusal = _full(batch, found)
+                if refusal is not None:
+                    each.refusals[place] = refusal
 
     def _known_full(
         self, claims: Sequence[base.Claim]
-    ) -> tuple[requests.Figures, exception.ClaimRefused] | None:
+    ) -> requests.Figures | None:
         """Return the last known counters of a full provider; None if not."""
-        if not claims or _is_several(claims):
-            return None
-        known = self._ledger.known(claims[0].provider)
-        if known is None or known.open or not _is_plain(claims):
-            return None
-        refusal = _refusal(claims, {known.provider: known}, {})
-        return None if refusal is None else (known, refusal)
+        known = self._ledger.known(claims[0].provider) if claims else None
+        return None if _full(claims, known) is None else known
 
     def _try(self, claims: Sequence[base.Claim]) -> int:
         if not _is_several(claims):
-            [outcome] = self._try_each([claims])
+            attempt = _Attempt([claims])
+            [outcome] = self._try_each([attempt])
             if isinstance(outcome, Exception):
+                self._delete([*attempt.intents.values()])
                 raise outcome
             return outcome
         # 1. Insert the intents of the consumers that hold nothing.
@@ -195,48 +218,46 @@ class BatchClaim:
         refusal = self._final_refusal(new, refused) if refused else None
         raise refusal or _Busy()
 
-    def _try_each(
-        self, batches: Sequence[Sequence[base.Claim]]
-    ) -> list[int | Exception]:
-        """Try to claim batches of one provider each.
+    def _try_each(self, attempts: Sequence[_Attempt]) -> list[int | Exception]:
+        """Try to claim the batches of attempts, each of one provider.
 
         :returns: of each, the number of new claims, or the error. That of a
-            batch to try again is :class:`_Busy`
+            batch to try again is :class:`_Busy`. The intents remain
         """
-        # 1. Insert the intents of the consumers that hold nothing.
-        intents = [_intents(claims, self._session.name())
-                   for claims in batches]
-        inserted, errors = self._insert_some(
-            [intent for batch in intents for intent in batch.values()])
-        written = [[inserted[name] for name in batch if name in inserted]
-                   for batch in intents]
-        outcomes: list[int | Exception] = [
-            next((errors[name] for name in batch if name in errors),
-                 len(records)) for batch, records in zip(intents, written)]
+        # 1. Write the intents of the consumers that hold nothing.
+        intents = [_intents(each.batch, self._session.name())
+                   for each in attempts]
+        written, errors = self._write_intents([
+            (each.intents.get(name), intent)
+            for each, batch in zip(attempts, intents)
+            for name, intent in batch.items()])
+        outcomes: list[int | Exception] = []
+        for each, batch in zip(attempts, intents):
+            each.intents = {
+                name: written[name] for name in batch if name in written}
+            outcomes.append(next(
+                (errors[name] for name in batch if name in errors),
+                len(each.intents)))
         # 2. Write the rows of the providers, all of them at a time. That
         #    decides.
-        entries = {number: _entries(records)[0]
-                   for number, records in enumerate(written)
-                   if records and not isinstance(outcomes[number], Exception)}
+        entries = {number: _entries(each.intents.values())[0]
+                   for number, each in enumerate(attempts) if each.intents
+                   and not isinstance(outcomes[number], Exception)}
         self._ledger.do([*entries.values()])
         for number, entry in entries.items():
+            each = attempts[number]
+            if entry.outcome is _Outcome.REFUSED:
+                outcomes[number] = self._final_refusal(
+                    [claim for claim in each.batch
+                     if claim.consumer in each.intents],
+                    {entry.provider: entry.figures}) or _Busy()
             # All rows of an entry are written in one step, so the first one
             # shows whether they exist. If not, they cannot be written later.
-            if entry.outcome is not _Outcome.DONE and not (
+            elif entry.outcome is not _Outcome.DONE and not (
                     entry.outcome is _Outcome.UNKNOWN
                     and self._recovery.fence_off(
                         [(entry.provider, entry.inserted[0])])):
                 outcomes[number] = _Busy()
-        # 3. Otherwise delete the intents, and find the refusals.
-        self._delete([record for number, records in enumerate(written)
-                      if isinstance(outcomes[number], Exception)
-                      for record in records])
-        for number, entry in entries.items():
-            if entry.outcome is _Outcome.REFUSED:
-                outcomes[number] = self._final_refusal(
-                    [claim for claim in batches[number]
-                     if claim.consumer in inserted],
-                    {entry.provider: entry.figures}) or _Busy()
         return outcomes
 
     # Consumers.
@@ -255,12 +276,14 @@ class BatchClaim:
         # Members refer to the lead's row, so it is inserted first. The lead
         # is the first consumer that holds nothing.
         for number, name in enumerate(names):
-            inserted, errors = self._insert_some([intents[name].replaced(
-                records.TAKING, lead=name,
-                members=tuple(names[number + 1:]))])
+            inserted, errors = self._write_intents([(
+                None, intents[name].replaced(
+                    records.TAKING, lead=name,
+                    members=tuple(names[number + 1:])))])
             if inserted:
-                members, errors = self._insert_some([
-                    intents[member].replaced(records.TAKING, lead=name)
+                members, errors = self._write_intents([
+                    (None, intents[member].replaced(
+                        records.TAKING, lead=name))
                     for member in names[number + 1:]])
                 inserted |= members
             for error in errors.values():
@@ -270,19 +293,20 @@ class BatchClaim:
                 return inserted
         return {}
 
-    def _insert_some(
-        self, intents: Sequence[_Record]
+    def _write_intents(
+        self, pairs: Sequence[tuple[_Record | None, _Record]]
     ) -> tuple[dict[str, _Record], dict[str, Exception]]:
-        """Insert intents of consumers that hold nothing.
+        """Write intents of consumers that hold nothing.
 
-        :returns: the inserted ones, and the errors of others, by consumer. A
+        :param pairs: the earlier intent, or None, and the new one
+        :returns: the written ones, and the errors of others, by consumer. A
             consumer that holds the same claims is in neither
         """
-        found = self._session.write_all([(None, each) for each in intents])
-        inserted = {record.consumer: record for record in found
-                    if record is not None}
-        existing = [intent for intent in intents
-                    if intent.consumer not in inserted]
+        written = {record.consumer: record
+                   for record in self._session.write_all(pairs)
+                   if record is not None}
+        existing = [intent for _, intent in pairs
+                    if intent.consumer not in written]
         states = self._recovery.states(
             intent.consumer for intent in existing)
         errors: dict[str, Exception] = {}
@@ -292,7 +316,7 @@ class BatchClaim:
                 errors[name] = _Busy(name)
             elif state.holding.claims != intent.holding.claims:
                 errors[name] = exception.ClaimConflict(consumer=name)
-        return inserted, errors
+        return written, errors
 
     def _delete(self, intents: Sequence[_Record]) -> None:
         """Delete intents for which no provider has a row."""
@@ -540,6 +564,15 @@ def _refusal(
         for provider, known in figures.items()})
 
 
+def _full(
+    claims: Sequence[base.Claim], figures: requests.Figures | None
+) -> exception.ClaimRefused | None:
+    """Return the refusal of a batch of one full provider; None if not."""
+    if figures is None or figures.open or not _is_plain(claims):
+        return None
+    return _refusal(claims, {figures.provider: figures}, {})
+
+
 def _without(
     used: Mapping[str, int], rows: Iterable[requests.ClaimRow]
 ) -> dict[str, int]:
@@ -580,13 +613,3 @@ def _intents(
     return {name: _Record(name, records.TAKING, records.HeldClaims(
         attempt, taken[name], first[name].project_id, first[name].user_id,
         several)) for name in sorted(taken)}
-
-
-def _first_places(
-    requests: Sequence[Sequence[Any]],
-    refusals: Sequence[Mapping[int, Any]], numbers: Iterable[int],
-) -> dict[int, int]:
-    """Return the place of the first batch that is not refused, by request."""
-    return {number: place for number in numbers for place in [next(
-        (place for place in range(len(requests[number]))
-         if place not in refusals[number]), None)] if place is not None}

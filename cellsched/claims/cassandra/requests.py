@@ -129,15 +129,20 @@ class VersionedRow:
 
 @dataclasses.dataclass(frozen=True)
 class ReadConsumer:
-    """Answered by :class:`VersionedRow`; None without a row."""
+    """Answered by :class:`VersionedRow`; None without a row.
+
+    :param serial: see :class:`ReadFigures`
+    """
 
     consumer: str
+    serial: bool = True
 
     def query(self) -> Query:
         return Query(
             'SELECT version, body FROM {0}.consumers WHERE consumer = ?',
             (self.consumer,), lambda rows: next(
-                (VersionedRow(**row) for row in rows), None), is_serial=True)
+                (VersionedRow(**row) for row in rows), None),
+            is_serial=self.serial)
 
 
 @dataclasses.dataclass(frozen=True)

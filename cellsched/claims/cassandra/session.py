@@ -148,11 +148,15 @@ class Session:
         return self.read_all([consumer])[consumer]
 
     def read_all(
-        self, consumers: Iterable[str]
+        self, consumers: Iterable[str], serial: bool = True
     ) -> dict[str, records.Record | None]:
-        """Return the row of each consumer; None if there is none."""
+        """Return the row of each consumer; None if there is none.
+
+        :param serial: see :class:`.requests.ReadConsumer`
+        """
         names = list(dict.fromkeys(consumers))
-        rows = self.ask_all([requests.ReadConsumer(name) for name in names])
+        rows = self.ask_all([
+            requests.ReadConsumer(name, serial) for name in names])
         found: dict[str, records.Record | None] = dict.fromkeys(names)
         for name, row in zip(names, rows):
             if row is not None:

@@ -141,6 +141,63 @@ class TestCassandraClaims(CassandraTests, tests.TestCase):
             self.sent(lambda: self.assertEqual(
                 (3, {0, 1, 2}), self.chosen(store.claim_any(request)))))
 
+    def test_next_batch_replaces_the_intent_of_a_refused_batch(self):
+        store = self.make_store()
+        *full, free = [self.make_provider(store, VCPU=number)
+                       for number in (1, 1, 2)]
+        peer = self.make_peer(store)
+        for provider in full:
+            peer.claim([self.make_claim(provider, VCPU=1)])
+        batches = [[claims.Claim('c', provider, {'VCPU': 1})]
+                   for provider in [*full, free]]
+
+        sent = self.sent(lambda: self.assertEqual(
+            (2, {0, 1}), self.chosen(store.claim_any(batches))))
+
+        self.assertEqual((2, 1), (
+            sent['WriteConsumer'], sent['ChangeProvider']))
+        self.assertEqual({'c': batches[2]}, store.claims_of(['c']))
+
+    def test_intent_is_deleted_if_each_batch_is_refused(self):
+        store = self.make_store()
+        providers = [self.make_provider(store, VCPU=1) for _ in range(3)]
+        peer = self.make_peer(store)
+        for provider in providers:
+            peer.claim([self.make_claim(provider, VCPU=1)])
+
+        sent = self.sent(lambda: self.assertEqual(
+            (None, {0, 1, 2}), self.chosen(store.claim_any([
+                [claims.Claim('c', provider, {'VCPU': 1})]
+                for provider in providers]))))
+
+        self.assertEqual(2, sent['WriteConsumer'])
+        self.assertNotIn('c', self.client.model.consumers)
+
+    def test_intent_cancelled_by_another_client_is_not_replaced(self):
+        store = self.make_store()
+        full, free = (self.make_provider(store, VCPU=number)
+                      for number in (1, 3))
+        peer = self.make_peer(store)
+        peer.claim([self.make_claim(full, VCPU=1)])
+        send = self.client.send
+
+        def cancel(request):
+            if request == requests.ReadFigures(free, serial=False):
+                self.client.send = send
+                peer.release(['c'])
+                peer.claim([claims.Claim('c', free, {'VCPU': 2})])
+            return send(request)
+
+        self.client.send = cancel
+        self.assertRaises(
+            exception.ClaimConflict, store.claim_any,
+            [[claims.Claim('c', provider, {'VCPU': 1})]
+             for provider in (full, free)])
+
+        self.assertEqual(
+            {'c': [claims.Claim('c', free, {'VCPU': 2})]},
+            store.claims_of(['c']))
+
     def test_full_provider_is_claimed_after_a_release(self):
         store = self.make_store()
         provider, other = (
