@@ -50,8 +50,6 @@ class Entry:
         self.inserted = tuple(inserted)
         self.deleted = tuple(deleted)
         self.outcome = EntryOutcome.OPEN
-        #: Whether a request with it was sent, and may have been applied.
-        self.is_sent = False
         #: The counters that led to REFUSED; None for an unknown provider.
         self.figures: requests.Figures | None = None
         self.error: Exception | None = None
@@ -305,12 +303,9 @@ class Ledger:
             # Retried in the next round if only this round lacks capacity.
             if batch.entries and batch.would_fit(entry):
                 continue
-            # An earlier request with the entry may have been applied.
-            if not entry.is_sent or self._look(provider, [entry], fresh):
-                if entry.outcome is EntryOutcome.OPEN:
-                    entry.outcome = EntryOutcome.REFUSED
-                    entry.figures = figures
-                    self._known[provider] = figures
+            entry.outcome = EntryOutcome.REFUSED
+            entry.figures = figures
+            self._known[provider] = figures
         return batch if batch.entries else None
 
     def _settle(
@@ -323,8 +318,6 @@ class Ledger:
             or another client writes the provider
         """
         provider, entries = change.provider, batch.entries
-        for entry in entries:
-            entry.is_sent = True
         fresh.pop(provider, None)
         self._known.pop(provider, None)
         if isinstance(answer, Exception):
@@ -341,21 +334,20 @@ class Ledger:
                 entry.outcome = EntryOutcome.DONE
             return False
         self._locks.note_conflict([provider])
-        figures = answer.figures
-        if figures is not None and not _meets(figures, change):
-            fresh[provider] = figures
-            return not self.adds
-        return not self._look(provider, entries, fresh) or all(
-            entry.outcome is EntryOutcome.OPEN for entry in entries)
+        if answer.figures is not None:
+            fresh[provider] = answer.figures
+            _find_outcomes(entries, answer.rows)
+            if not _meets(answer.figures, change):
+                return not self.adds
+        elif not self._look(provider, entries, fresh):
+            return True
+        return all(entry.outcome is EntryOutcome.OPEN for entry in entries)
 
     def _look(
         self, provider: str, entries: Sequence[Entry],
         fresh: dict[str, requests.Figures | None],
     ) -> bool:
-        """Set outcomes from the provider's rows after a refused request.
-
-        The server may refuse a request that it has applied: after a conflict
-        of two requests it repeats one that was already complete.
+        """Read the outcomes of a refused request without counters.
 
         :returns: False if the rows cannot be read
         """
@@ -367,16 +359,27 @@ class Ledger:
         if isinstance(figures, Exception) or isinstance(rows, Exception):
             return False
         fresh[provider] = figures
-        existing = {row.key: row for row in rows}
-        for entry in entries:
-            if entry.inserted and all(
-                    existing.get(row.key) == row for row in entry.inserted):
-                # Only this process inserts rows of this attempt.
-                entry.outcome = EntryOutcome.DONE
-            elif any(row.key in existing for row in entry.inserted) or any(
-                    existing.get(row.key) != row for row in entry.deleted):
-                entry.outcome = EntryOutcome.GONE
+        _find_outcomes(entries, rows)
         return True
+
+
+def _find_outcomes(
+    entries: Sequence[Entry], rows: Iterable[requests.ClaimRow]
+) -> None:
+    """Set outcomes from the provider's rows after a refused request.
+
+    The server may refuse a request that it has applied: after a conflict of
+    two requests it repeats one that was already complete.
+    """
+    existing = {row.key: row for row in rows}
+    for entry in entries:
+        if entry.inserted and all(
+                existing.get(row.key) == row for row in entry.inserted):
+            # Only this process inserts rows of this attempt.
+            entry.outcome = EntryOutcome.DONE
+        elif any(row.key in existing for row in entry.inserted) or any(
+                existing.get(row.key) != row for row in entry.deleted):
+            entry.outcome = EntryOutcome.GONE
 
 
 def _meets(

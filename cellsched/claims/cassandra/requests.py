@@ -384,15 +384,23 @@ class ChangeProvider:
 
 @dataclasses.dataclass(frozen=True)
 class ProviderChanged:
-    """The outcome of a change; after a conflict the counters, if known."""
+    """The outcome of a change.
+
+    :param figures: after a conflict, the counters if rows were to be inserted
+    :param rows: with these counters, those of the inserted and deleted rows
+        that existed
+    """
 
     applied: bool
     figures: Figures | None = None
+    rows: tuple[ClaimRow, ...] = ()
 
 
 def _changed(rows: Sequence[Row]) -> ProviderChanged:
-    applied = _is_applied(rows)
-    return ProviderChanged(applied, None if applied else Figures.of(rows[0]))
+    figures = None if _is_applied(rows) else Figures.of(rows[0])
+    return ProviderChanged(
+        _is_applied(rows), figures, () if figures is None else tuple(
+            [ClaimRow.of(row) for row in rows if row['consumer'] is not None]))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -119,8 +119,11 @@ class CassandraModel(base.ServerModel):
             and all(rows.get(row.key) == row for row in request.deleted))
         if not holds:
             # The server returns all columns only for an insert.
-            return requests.ProviderChanged(
-                False, figures if request.inserted else None)
+            if not request.inserted or figures is None:
+                return requests.ProviderChanged(False)
+            keys = {row.key for row in request.inserted + request.deleted}
+            return requests.ProviderChanged(False, figures, tuple(
+                rows[key] for key in sorted(keys & rows.keys())))
         columns |= request.put
         for name, amount in request.added.items():
             if columns[name] is not None:

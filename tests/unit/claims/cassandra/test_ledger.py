@@ -161,6 +161,17 @@ class TestLedger(tests.TestCase):
         self.assertEqual([[], [], ['p'], []], held)
         self.assertEqual(4, self.figures().used[0])
 
+    def test_refused_change_is_followed_by_no_read(self):
+        self.do(ledger.Entry('p', [self.row('a', 4)]))
+        base.make_store(self.model).claim(
+            [claims.Claim('b', 'p', {'VCPU': 3})])
+        self.client.sent.clear()
+
+        self.assertEqual(
+            ['REFUSED'], self.do(ledger.Entry('p', [self.row('c', 2)])))
+
+        self.assertEqual(self.changes(), self.client.sent)
+
     def test_refusal_follows_a_new_read_of_the_counters(self):
         """A concurrent release by another client frees capacity."""
         self.do(*(ledger.Entry('p', [self.row(name, 4)]) for name in 'ab'))
