@@ -144,14 +144,22 @@ class TestChanges(loading.LoaderTestCase):
         self.assertTrue(self.is_disabled())
 
     def test_hanging_api_database_delays_no_later_request(self):
-        over = threading.Event()
+        hangs, over = threading.Event(), threading.Event()
         self.addCleanup(over.set)
+        submit = self.world.threads.submit
 
         def hang():
             self.world.clock.advance(1)
+            hangs.set()
             over.wait(DEADLINE_S)
 
-        self.loader.gatherer.call(manager.API_DATABASE, hang, 0.01)
+        def begin(*args):
+            query = submit(*args)
+            hangs.wait(DEADLINE_S)
+            return query
+
+        self.patch(self.world.threads, 'submit', begin)
+        self.loader.gatherer.call(manager.API_DATABASE, hang, 1)
         self.disable_known()
 
         self.follow()
