@@ -468,17 +468,22 @@ class PlacementClaims(base.RequestClaims, base.ClaimStore):
         return exists and self._guarded(change)
 
     def _guarded(self, change: BatchClaim | Release | Transfer) -> bool:
-        """Repeat the attempt of a change, each time with a guard."""
+        """Repeat the attempt of a change with a guard."""
         def once() -> bool | None:
-            # An earlier attempt may have no answer.
-            self._guards.settle_all(change.consumers)
+            providers = change.providers
             # The first conflict comes before any thread waits for the lock.
             with (contextlib.nullcontext() if self._locks.is_used
-                  else self._locks.held()), (
-                      self._guards.taken(change.providers)) as guard:
-                return change.attempt(guard, self._locks.is_shared)
+                  else self._locks.held()):
+                outcome = change.attempt(held.guard, self._locks.is_shared)
+            if outcome is None:
+                self._guards.lost(held, providers)
+            return outcome
 
-        return self._repeat(once)
+        try:
+            with self._guards.taken(change.providers) as held:
+                return self._repeat(once)
+        except remote.NotSent as exc:
+            raise self._unreachable(str(exc)) from None
 
     @contextlib.contextmanager
     def _alone(self, consumers: Iterable[str]) -> Iterator[None]:

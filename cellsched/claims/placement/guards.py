@@ -48,6 +48,9 @@ TOTAL = 1000
 #: Consumer type of guards.
 CONSUMER_TYPE = 'CELLSCHED_GUARD'
 
+#: Seconds for which a provider counts as contended after a conflict.
+_CONTENDED_S = 10.0
+
 #: Detail of a conflict at a provider other than the guard's.
 _PROVIDER_LOST = 'Inventory and/or allocations changed'
 
@@ -67,19 +70,26 @@ class Guard:
         self.consumers: frozenset[str] = frozenset()
 
 
+class HeldGuard:
+    """The guard of a thread, which may be exchanged."""
+
+    def __init__(self, guard: Guard) -> None:
+        self.guard = guard
+
+
 class Guards:
     """The guards of a process.
 
-    Any guard works. One that no other process uses is best, as its generation
-    is known, so a process uses the same few guards again and again. But writes
-    of several processes at the same provider conflict late, and Placement
-    repeats each several times; with the same guard it refuses all but one
-    early. So without a lock between processes, the guard of a contended
-    provider is that of its number.
+    Without conflicts any guard works, and one that no other process uses is
+    best, as its generation is known. Writes of several processes at the same
+    provider conflict late, and Placement repeats each several times; with the
+    same guard it refuses all but one early. So for some time after a conflict
+    the guard is chosen by the provider.
 
     :param count: number of guards
     :param wait_s: seconds to wait for a free guard
-    :param locks: the lock of contended providers
+    :param locks: the lock of contended providers; with it, each process uses
+        guards of its own
     """
 
     def __init__(
@@ -92,38 +102,40 @@ class Guards:
         self._pending: dict[Guard, None] = {}
         self._server = server
         self._owners = owners
+        self._clock = clock
         self._count = count
         self._wait_s = wait_s
-        #: The guards that no thread uses; the last one is used next.
+        #: By guard number, until when its providers count as contended.
+        self._contended: dict[int, float] = {}
         self._free = [Guard(number) for number in range(count)]
-        # Each process starts with other guards.
+        # Each process starts with other guards, and reuses the latest ones.
         random.shuffle(self._free)
         self._lock = threading.Lock()
         self._idle = clock.semaphore(count)
 
     @contextlib.contextmanager
-    def taken(self, providers: Iterable[str] = ()) -> Iterator[Guard]:
+    def taken(self, providers: Iterable[str] = ()) -> Iterator[HeldGuard]:
         """Yield a guard that no other thread of the process uses.
 
+        Guards with an unresolved write come last: Placement may not answer a
+        request with them, although it answers other requests.
+
         :param providers: providers of the allocations to write
-        :raises remote.NotSent: no guard is free in time, or an earlier write
-            with the guard cannot be resolved
-        :raises remote.OutcomeUnknown: likewise
+        :raises remote.NotSent: no guard is free in time
         """
-        contended = () if self._locks.is_enabled else sorted(
-            filter(self._locks.is_contended, providers))
-        number = (zlib.crc32(contended[0].encode()) % self._count
-                  if contended else None)
+        preferred = self._guard_of(providers)
         with self._place():
             with self._lock:
-                guard = next((each for each in self._free if each.number
-                              == number and not each.pending), self._free[-1])
+                is_contended = self._contended.get(
+                    preferred, 0) > self._clock.monotonic()
+                guard = (is_contended and self._free_guard(preferred)
+                         or self._free_guard() or self._free[-1])
                 self._free.remove(guard)
+            held = HeldGuard(guard)
             try:
-                self.settle(guard)
-                yield guard
+                yield held
             finally:
-                self._give_back(guard)
+                self._give_back(held.guard)
 
     @contextlib.contextmanager
     def _place(self) -> Iterator[None]:
@@ -137,15 +149,45 @@ class Guards:
 
     def _give_back(self, guard: Guard) -> None:
         with self._lock:
+            self._free.append(guard)
             if guard.pending:
                 self._pending[guard] = None
             else:
                 self._pending.pop(guard, None)
-            # One that another process uses, too, comes last, and so does one
-            # with an unresolved write: Placement may not answer a request
-            # with it, although it answers other requests.
-            is_good = guard.generation is not None and not guard.pending
-            self._free.insert(len(self._free) if is_good else 0, guard)
+
+    def lost(self, held: HeldGuard, providers: Iterable[str]) -> None:
+        """Note a conflict at these providers.
+
+        The guard is exchanged for that of the providers, unless its own write
+        is unresolved.
+        """
+        preferred = self._guard_of(providers)
+        with self._lock:
+            if held.guard.pending:
+                other = None
+            elif self._locks.is_enabled:
+                # Another process may use the same guard.
+                other = self._free_guard()
+            else:
+                self._contended[preferred] = (
+                    self._clock.monotonic() + _CONTENDED_S)
+                other = self._free_guard(preferred)
+            if other is not None:
+                self._free.remove(other)
+                self._free.insert(0, held.guard)
+                held.guard = other
+
+    def _guard_of(self, providers: Iterable[str]) -> int:
+        return zlib.crc32(min(providers, default='').encode()) % self._count
+
+    def _free_guard(self, number: int | None = None) -> Guard | None:
+        """Return a free guard without an unresolved write, if there is one.
+
+        :param number: of the guard; None for the guard used last
+        """
+        return next((
+            each for each in reversed(self._free)
+            if not each.pending and number in (None, each.number)), None)
 
     def settle_all(self, consumers: Iterable[str] | None = None) -> None:
         """Resolve the writes without an answer.

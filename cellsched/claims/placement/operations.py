@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Claim, release and transfer in Placement.
 
-Each class is one call. Its ``attempt`` returns None to be repeated. The writes
-of earlier attempts are resolved before, so that nothing is read or written
-while these may still be executed.
+Each class is one call. Its ``attempt`` returns None to be repeated. An attempt
+resolves the earlier write with its guard first, so that nothing is read or
+written while that may still be executed.
 """
 
 from collections.abc import Iterable
@@ -313,15 +313,10 @@ class BatchClaim:
         return [each for each in self._requests if each.outcome is None]
 
     @property
-    def consumers(self) -> list[str]:
-        """The consumers of these requests."""
-        return [name for each in self.open for name in each.consumers]
-
-    @property
-    def providers(self) -> set[str]:
+    def providers(self) -> list[str]:
         """The providers of the current batches."""
-        return {claim.provider for each in self.open
-                for claim in each.remaining}
+        return sorted({claim.provider for each in self.open
+                       for claim in each.remaining})
 
     def attempt(self, guard: Guard, is_shared: bool) -> bool | None:
         """Claim the first batch that fits of each request.
@@ -329,11 +324,17 @@ class BatchClaim:
         :param is_shared: whether other processes write the providers, too
         :returns: None to be repeated
         """
+        # An earlier attempt may have no answer.
+        self._guards.settle(guard)
         outcome: bool | None = True
         while outcome and not self.is_divided and self.open:
-            for each in self.open:
-                if not each.is_known:
-                    each.look()
+            unknown = [each for each in self.open if not each.is_known]
+            if unknown:
+                # Another thread may have written them with another guard.
+                self._guards.settle_all(
+                    name for each in unknown for name in each.consumers)
+            for each in unknown:
+                each.look()
             due = self.open
             if self._is_refused or is_shared or not (
                     self._inventories.keys().isdisjoint(self.providers)):
@@ -456,10 +457,10 @@ class _Change:
         self.held: dict[str, messages.Holding] = {}
 
     @property
-    def providers(self) -> set[str]:
+    def providers(self) -> list[str]:
         """The providers of the allocations that were read."""
-        return {provider for holds in self.held.values()
-                for provider in holds.allocations}
+        return sorted({provider for holds in self.held.values()
+                       for provider in holds.allocations})
 
 
 class Release(_Change):
@@ -477,6 +478,7 @@ class Release(_Change):
 
     def attempt(self, guard: Guard, is_shared: bool) -> bool | None:
         """Release; return True once the consumers hold nothing."""
+        self._guards.settle(guard)
         if not (self._is_known or self.look()):
             return True
         self._is_known = False
@@ -518,6 +520,7 @@ class Transfer(_Change):
 
     def attempt(self, guard: Guard, is_shared: bool) -> bool | None:
         """Transfer; return whether the source held claims."""
+        self._guards.settle(guard)
         if not self._is_known and not self._is_done:
             self.look()
             self._is_done = self._was_done()

@@ -194,8 +194,9 @@ class Allocations:
     def _write(
         self, instance: str, body: messages.Body
     ) -> messages.PlacementAnswer:
-        with self._guards.taken(body['allocations']) as guard:
-            return self._guards.write(guard, {instance: body})
+        with self._guards.taken(body['allocations']) as held:
+            self._guards.settle(held.guard)
+            return self._guards.write(held.guard, {instance: body})
 
     def _retry(self, attempt: Callable[[], _Outcome | None]) -> _Outcome:
         """Return the first outcome of an attempt that is not None."""

@@ -1,126 +1,99 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The choice of a guard."""
+"""Guards of processes with and without conflicts."""
 
 import contextlib
 import random
 
-from cellsched.claims import coordination
 from cellsched.claims.placement import guards
-from cellsched.claims.placement import messages
 from cellsched.claims import remote
 from cellsched.testing import clock
 from tests.unit import base
 
-
-class Server:
-    """A server that accepts each write of allocations, or loses it."""
-
-    is_silent = False
-
-    def set_allocations(self, bodies):
-        if self.is_silent:
-            raise remote.OutcomeUnknown('no answer')
-        return messages.PlacementAnswer(204)
-
-
 PROVIDERS = [f'provider{number}' for number in range(20)]
 
 
-class TestGuards(base.TestCase):
+class TestContendedProviders(base.TestCase):
 
     def setUp(self):
         super().setUp()
-        self.server = Server()
-        self.guards = self.make_guards(64)
+        self.clock = clock.FakeClock()
+        self.processes = [
+            guards.Guards(None, None, self.clock, random.Random(seed), 64, 1)
+            for seed in range(2)]
 
-    def make_guards(self, count, locks=None, seed=1):
-        return guards.Guards(
-            self.server, messages.Owners('A', 'p', 'u'), clock.FakeClock(),
-            random.Random(seed), count, 0, locks)
+    def guard_of(self, process, provider):
+        with process.taken([provider]) as held:
+            return held.guard.number
 
-    def use(self, generation=1):
-        """Return the number of the next guard, as if a write used it."""
-        with self.guards.taken() as guard:
-            guard.generation = generation
-        return guard.number
-
-    def test_process_uses_its_last_guard_again(self):
-        self.assertEqual(1, len({self.use() for _ in range(5)}))
+    def lose(self, provider):
+        """Let each process have a conflict; return the guards afterwards."""
+        found = []
+        for process in self.processes:
+            with process.taken([provider]) as held:
+                process.lost(held, [provider])
+                found.append(held.guard.number)
+        return found
 
     def test_processes_with_conflicts_share_the_guard_of_a_provider(self):
-        locks = coordination.ContentionLock(clock.FakeClock())
-        locks.note_conflict(PROVIDERS[1:])
-        processes = [self.make_guards(64, locks, seed) for seed in (1, 2)]
+        for provider in PROVIDERS:
+            one, other = self.lose(provider)
+            self.assertEqual(one, other)
+            self.assertEqual([one, one], [
+                self.guard_of(each, provider) for each in self.processes])
+        self.assertLess(10, len({self.guard_of(self.processes[0], provider)
+                                 for provider in PROVIDERS}))
 
-        numbers = [[self.number_of(process, each) for each in PROVIDERS[1:]]
-                   for process in processes]
+    def test_process_without_a_conflict_keeps_its_guard(self):
+        [process, _] = self.processes
+        used = {self.guard_of(process, provider) for provider in PROVIDERS}
 
-        self.assertEqual(*numbers)
-        self.assertLess(10, len({*numbers[0]}))
-        self.assertNotEqual(*(self.number_of(process, PROVIDERS[0])
-                              for process in processes))
-
-    def test_processes_with_a_lock_have_guards_of_their_own(self):
-        locks = coordination.ContentionLock(
-            clock.FakeClock(), lambda wait_s: None, lambda function: None)
-        locks.note_conflict(PROVIDERS)
-
-        self.assertEqual(1, len({
-            self.number_of(self.make_guards(64, locks), each)
-            for each in PROVIDERS}))
-
-    def test_used_guard_of_a_provider_is_not_awaited(self):
-        locks = coordination.ContentionLock(clock.FakeClock())
-        locks.note_conflict(PROVIDERS)
-        process = self.make_guards(64, locks)
-
-        with process.taken(PROVIDERS) as guard:
-            self.assertNotEqual(
-                guard.number, self.number_of(process, PROVIDERS[0]))
-
-    def number_of(self, process, provider):
-        with process.taken([provider]) as guard:
-            return guard.number
-
-    def test_guard_of_another_process_comes_last(self):
-        numbers = [self.use(generation=None) for _ in range(64)]
-
-        self.assertEqual({*range(64)}, {*numbers})
-
-    def test_guard_with_an_unresolved_write_comes_last(self):
-        with self.guards.taken() as lost:
-            lost.generation, lost.pending = 1, True
-
-        self.assertNotIn(lost.number, {
-            self.use(generation=None) for _ in range(63)})
-
-    def test_write_is_resolved_before_its_guard_is_used(self):
-        self.guards = self.make_guards(1)
-        with self.guards.taken() as guard:
-            guard.generation, guard.pending = 1, True
-
-        self.server.is_silent = True
-        with self.assertRaises(remote.OutcomeUnknown):
-            self.use()
-        self.server.is_silent = False
-        with self.guards.taken() as guard:
-            self.assertEqual((2, False), (guard.generation, guard.pending))
+        self.assertEqual(1, len(used))
 
     def test_wait_for_a_free_guard_is_bounded(self):
-        self.guards = self.make_guards(1)
+        only = guards.Guards(None, None, self.clock, random.Random(1), 1, 0)
 
-        with self.guards.taken():
+        with only.taken():
             with self.assertRaisesRegex(remote.NotSent, 'all guards'):
-                self.use()
+                with only.taken():
+                    self.fail('two threads have the same guard')
 
-        self.assertEqual(0, self.use())
+        with only.taken() as held:
+            self.assertEqual(0, held.guard.number)
+
+    def test_provider_is_contended_for_a_time(self):
+        [process, _] = self.processes
+        preferred, _ = self.lose('x')
+        another, _ = self.lose('y')
+        self.assertEqual(preferred, self.guard_of(process, 'x'))
+        self.assertEqual(another, self.guard_of(process, 'y'))
+
+        self.clock.advance(11)
+        # The guard that was used last.
+        self.assertEqual(another, self.guard_of(process, 'x'))
+
+    def test_guard_with_an_unresolved_write_is_kept(self):
+        [process, _] = self.processes
+        with process.taken(['x']) as held:
+            before, held.guard.pending = held.guard, True
+            process.lost(held, ['x'])
+
+            self.assertIs(before, held.guard)
+
+    def test_guard_of_another_thread_is_not_awaited(self):
+        [process, _] = self.processes
+        preferred, _ = self.lose('x')
+        with process.taken(['x']) as one, process.taken(['x']) as other:
+            self.assertEqual(preferred, one.guard.number)
+            self.assertNotEqual(preferred, other.guard.number)
+            process.lost(other, ['x'])
+            self.assertNotEqual(preferred, other.guard.number)
 
     def test_each_guard_is_given_back(self):
-        for _ in range(100):
-            self.use()
-
+        [process, _] = self.processes
+        for provider in PROVIDERS:
+            self.lose(provider)
         with contextlib.ExitStack() as stack:
-            numbers = {stack.enter_context(self.guards.taken()).number
+            numbers = {stack.enter_context(process.taken()).guard.number
                        for _ in range(64)}
 
         self.assertEqual({*range(64)}, numbers)

@@ -34,8 +34,8 @@ class TestBatchClaim(base.TestCase):
         self.guards = guards.Guards(
             self.server, self.owners, self.clock, random.Random(1), 2, 1)
         with self.guards.taken() as one, self.guards.taken() as two:
-            for guard in one, two:
-                self.guards.find(guard)
+            for held in one, two:
+                self.guards.find(held.guard)
 
     def request(self, amount):
         claim = claims.Claim(str(uuid.uuid4()), PROVIDER, {'VCPU': amount})
@@ -47,9 +47,9 @@ class TestBatchClaim(base.TestCase):
             self.server, self.guards, operations.EmptyConsumers(
                 self.server, self.owners, self.clock, 1.0), requests,
             {} if inventories is None else inventories)
-        with self.guards.taken() as guard:
+        with self.guards.taken([PROVIDER]) as held:
             del self.client.requests[:]
-            while batch.attempt(guard, is_shared) is None:
+            while batch.attempt(held.guard, is_shared) is None:
                 pass
         return [each.rpartition('/')[2] for each in self.client.requests
                 if each.startswith('GET /allocations/')]
@@ -132,6 +132,24 @@ class TestBatchClaim(base.TestCase):
         self.assertEqual([], self.claim(*requests))
         self.assertEqual([1, 1], [each.outcome.new for each in requests])
 
+    def test_write_without_an_answer_is_resolved_before_a_look(self):
+        send, request = self.client.send, self.request(1)
+
+        def lose(request):
+            self.client.send = send
+            raise remote.OutcomeUnknown('no answer')
+
+        self.client.send = lose
+        self.assertRaises(remote.OutcomeUnknown, self.claim, request)
+
+        # The other guard is free, and the write may be executed yet.
+        self.claim(request)
+
+        # The first guard alone, a look, and the claim.
+        self.assertEqual(['POST', 'GET', 'POST'], [
+            each.partition(' ')[0] for each in self.client.requests])
+        self.assertEqual(1, request.outcome.new)
+
 
 class TestRequestsTogether(base.TestCase):
     """Requests of which Placement refuses one without naming it."""
@@ -145,22 +163,6 @@ class TestRequestsTogether(base.TestCase):
 
     def request(self, amount=1):
         return [[claims.Claim(str(uuid.uuid4()), PROVIDER, {'VCPU': amount})]]
-
-    def test_write_without_an_answer_is_resolved_before_a_look(self):
-        self.store.claim_any(self.request())
-        send = self.client.send
-
-        def lose(request):
-            self.client.send = send
-            raise remote.OutcomeUnknown('no answer')
-
-        self.client.send, self.client.requests = lose, []
-
-        self.assertEqual(1, self.store.claim_any(self.request()).new)
-
-        # The first guard alone, a look, and the claim.
-        self.assertEqual(['POST', 'GET', 'POST'], [
-            each.partition(' ')[0] for each in self.client.requests])
 
     def busy(self, **details):
         """Let each claim wait too long for the writes of other threads."""
